@@ -1,0 +1,2 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Lcores: RX, TX, control, and what joins them

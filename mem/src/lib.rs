@@ -1,0 +1,2 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Prefetch, TSC and huge-page slices behind safe functions
