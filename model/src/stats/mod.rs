@@ -1,7 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Statistics as the interfaces show them. Counters run since start.
+//!
+//! Here are the numbers of one subscriber; [`metrics`] holds the sums of a scrape, [`state`] ports, lcores, events.
+
+pub mod metrics;
+pub mod state;
 
 use serde::{Deserialize, Serialize};
+
+pub use metrics::{
+    BufferState, DirectionMetrics, Histogram, KindCount, MetricsSnapshot, QueueMetrics, Reasons,
+    SubscriberCounts,
+};
+pub use state::{
+    Direction, Event, EventKind, LcoreRole, LcoreState, PortDrops, PortState, TopBy, TopEntry, TopQuery,
+};
 
 /// Both directions of a subscriber.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
