@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Conservation of packets over random fates.
+
+use proptest::prelude::*;
+
+use super::*;
+
+#[test]
+fn what_every_packet_touches_lies_in_one_line_and_all_in_seven() {
+    assert_eq!(size_of::<QueueCounters>(), 7 * 64);
+    assert_eq!(std::mem::offset_of!(QueueCounters, delay), 48);
+}
+
+#[test]
+fn reasons_are_numbered_in_the_order_of_all() {
+    for (index, reason) in DropReason::ALL.into_iter().enumerate() {
+        assert_eq!(reason as usize, index);
+    }
+}
+
+#[test]
+fn ring_drops_fold_into_arrived_and_other_once() {
+    let drops = RingDrops::new(4);
+    drops.add(QueueId(3), Queue::L4s);
+    drops.add(QueueId(3), Queue::Classic);
+    drops.add(QueueId(3), Queue::Classic);
+    drops.add(QueueId(4), Queue::Classic);
+    assert_eq!(drops.take(QueueId(2)), [0, 0]);
+    let mut counters = QueueCounters::default();
+    let [_, classic] = drops.take(QueueId(3));
+    counters.fold_ring_drops(classic);
+    assert_eq!(drops.take(QueueId(3)), [0, 0]);
+    let stats = counters.stats(0);
+    assert_eq!((stats.arrived, stats.dropped_other, stats.presented), (2, 2, 0));
+}
+
+/// What may happen to a packet.
+#[derive(Clone, Copy, Debug)]
+enum Fate {
+    Sent { bytes: u32, delay: u32, mark: bool },
+    Dropped(DropReason),
+    Waits,
+}
+
+fn fate() -> impl Strategy<Value = Fate> {
+    prop_oneof![
+        (40_u32..9000, 0_u32..1 << 24, any::<bool>()).prop_map(|(bytes, delay, mark)| Fate::Sent {
+            bytes,
+            delay,
+            mark
+        }),
+        prop::sample::select(&DropReason::ALL[..]).prop_map(Fate::Dropped),
+        Just(Fate::Waits),
+    ]
+}
+
+fn packet() -> impl Strategy<Value = (bool, bool, Ecn, Fate)> {
+    (
+        any::<bool>(),
+        any::<bool>(),
+        prop::sample::select(&Ecn::ALL[..]),
+        fate(),
+    )
+}
+
+proptest! {
+    #[test]
+    fn counters_conserve_packets(packets in prop::collection::vec(packet(), 0..200)) {
+        let mut own: [[QueueCounters; 2]; 2] = Default::default();
+        let shard = ShardCounters::default();
+        let rx = RxCounters::default();
+        let mut waiting = [[0_u64; 2]; 2];
+        for &(up, classic, ecn, fate) in &packets {
+            let direction = if up { Direction::Up } else { Direction::Down };
+            let queue = if classic { Queue::Classic } else { Queue::L4s };
+            let counters = &mut own[usize::from(up)][usize::from(classic)];
+            if let Fate::Dropped(DropReason::Ring) = fate {
+                rx.ring_full(direction, queue, ecn);
+                counters.fold_ring_drops(1);
+                continue;
+            }
+            counters.arrived(ecn);
+            shard.arrived(direction, queue);
+            match fate {
+                Fate::Sent { bytes, delay, mark } => {
+                    counters.forwarded(bytes, delay);
+                    shard.forwarded(direction, queue, bytes, delay);
+                    if mark {
+                        counters.marked();
+                        shard.marked(direction, queue);
+                    }
+                }
+                Fate::Dropped(reason) => {
+                    counters.dropped(reason, ecn);
+                    shard.dropped(direction, queue, reason, ecn);
+                }
+                Fate::Waits => waiting[usize::from(up)][usize::from(classic)] += 1,
+            }
+        }
+        let mut totals = AllTotals::default();
+        shard.add_to(&mut totals);
+        rx.add_to(&mut totals);
+        let mut seen = 0;
+        for direction in Direction::BOTH {
+            for queue in Queue::BOTH {
+                let (d, q) = (direction as usize, queue as usize);
+                let stats = own[d][q].stats(waiting[d][q]);
+                let sum = totals.queue(direction, queue);
+                prop_assert_eq!(
+                    stats.arrived,
+                    stats.forwarded + stats.dropped_ect + stats.dropped_not_ect + stats.dropped_tail
+                        + stats.dropped_pool + stats.dropped_other + stats.queued
+                );
+                prop_assert_eq!(
+                    stats.presented,
+                    stats.arrived - stats.dropped_tail - stats.dropped_pool - stats.dropped_other
+                );
+                prop_assert_eq!(sum.arrived, stats.arrived);
+                prop_assert_eq!(sum.forwarded, stats.forwarded);
+                prop_assert_eq!(sum.bytes, stats.forwarded_bytes);
+                prop_assert_eq!(sum.marked, stats.marked);
+                prop_assert_eq!(sum.delay.count(), stats.forwarded);
+                prop_assert_eq!(sum.arrived, sum.forwarded + sum.dropped_packets() + stats.queued);
+                prop_assert_eq!(sum.presented() + stats.queued, stats.presented);
+                prop_assert_eq!(stats.delay_us.count.last().copied(), Some(stats.forwarded));
+                seen += stats.arrived;
+            }
+        }
+        prop_assert_eq!(seen, packets.len() as u64);
+    }
+}
