@@ -7,6 +7,7 @@
 pub mod machine;
 pub mod rig;
 pub mod shaper;
+pub mod topology;
 pub mod traffic;
 
 use std::io::Write as _;
