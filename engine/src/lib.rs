@@ -4,16 +4,26 @@
 //! Knows no DPDK, no threads, no sockets and no wall clock: the poll loop, the replay, the lab and the fuzzer
 //! drive the same objects.
 
+mod banks;
 mod change;
 mod counters;
 mod histogram;
+mod overhead;
 mod packet;
+mod port;
+mod profiles;
+mod shard;
 mod snapshot;
 
+pub use banks::PiBanks;
 pub use change::{Change, Direction, QueueKind, QueueSpec};
 pub use counters::{
     AllTotals, Counter, DropReason, QueueCounters, QueueTotals, RingDrops, RxCounters, ShardCounters,
 };
 pub use histogram::{BINS, Histogram, SharedHistogram, Totals, upper_edges_us};
+pub use overhead::{PORT_FRAME_OVERHEAD, line_bytes};
 pub use packet::{Fifo, Meta, Packet, PortId, QueueId};
+pub use port::PortShared;
+pub use profiles::{ProfileError, Profiles};
+pub use shard::{Shard, ShardOptions};
 pub use snapshot::{QueuePart, QueueSnapshot};
