@@ -1,11 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Queue management: DualPI2 (RFC 9332) and its parts.
 //!
-//! Knows no clock, no randomness source, no packet memory, no DPDK and no I/O: time, likelihoods and sizes
+//! Knows no clock, no randomness source, no packet memory, no DPDK and no I/O: time, likelihoods, seeds and sizes
 //! come in as arguments, decisions come out.
+//!
+//! The way of a packet: [`DualPi2Params::classify`] names its queue, [`DualPi2::select`] the queue to serve,
+//! [`DualPi2::decide`] what happens to the packet taken, [`DualPi2::sent`] and [`DualPi2::drained`] keep the
+//! scheduler's credit. p' comes from the [`PiBank`] of the profile's Tupdate. `pi2` is the same with every packet in
+//! [`Queue::Classic`].
 
+mod bank;
+mod config;
+mod dualpi2;
 mod ecn;
+mod pi;
+mod ramp;
+mod recur;
+mod table;
 mod units;
+mod wrr;
 
+pub use bank::PiBank;
+pub use config::{Compat, DualPi2Config, Native, Overload, ParamError, RttGains};
+pub use dualpi2::{Backlog, Cause, DualPi2, DualPi2Params, Head, Left, Verdict};
 pub use ecn::{Ecn, Queue, Rule};
+pub use pi::PiParams;
+pub use ramp::Ramp;
+pub use table::{Treatment, classify, treatment};
 pub use units::{BitsPerSec, Nanos, Pace, Prob, Stamp};
+pub use wrr::Wrr;

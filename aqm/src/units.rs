@@ -67,7 +67,10 @@ impl Stamp {
     pub const SHIFT: u32 = 6;
 
     /// The stamp of `now`, rounded down to 64 ns.
-    #[expect(clippy::cast_possible_truncation, reason = "wraps by design; differences are taken modulo 2^32")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "wraps by design; differences are taken modulo 2^32"
+    )]
     pub const fn at(now: Nanos) -> Self {
         Self((now.0 >> Self::SHIFT) as u32)
     }
@@ -76,7 +79,11 @@ impl Stamp {
     /// `earlier` is the later one.
     pub const fn since(self, earlier: Self) -> Nanos {
         let units = self.0.wrapping_sub(earlier.0);
-        if units.cast_signed() < 0 { Nanos::ZERO } else { Nanos((units as u64) << Self::SHIFT) }
+        if units.cast_signed() < 0 {
+            Nanos::ZERO
+        } else {
+            Nanos((units as u64) << Self::SHIFT)
+        }
     }
 }
 
@@ -92,7 +99,10 @@ pub struct Pace(pub u64);
 
 impl Pace {
     /// The pace of a rate; a rate of zero is the slowest pace there is.
-    #[expect(clippy::cast_possible_truncation, reason = "8e9 << 32 over a rate of at least 2 b/s fits 64 bits; slower is clamped")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "8e9 << 32 over a rate of at least 2 b/s fits 64 bits; slower is clamped"
+    )]
     pub const fn of(rate: BitsPerSec) -> Self {
         if rate.0 < 4 {
             return Self(u64::MAX);
@@ -105,7 +115,11 @@ impl Pace {
     #[expect(clippy::cast_possible_truncation, reason = "saturated just before")]
     pub const fn time(self, bytes: u64) -> Nanos {
         let ns = (self.0 as u128 * bytes as u128) >> 32;
-        if ns > u64::MAX as u128 { Nanos::MAX } else { Nanos(ns as u64) }
+        if ns > u64::MAX as u128 {
+            Nanos::MAX
+        } else {
+            Nanos(ns as u64)
+        }
     }
 }
 
@@ -125,8 +139,35 @@ impl Prob {
     }
 
     /// The nearest probability to a ratio, clamped to 0..1.
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to the range of u32")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "clamped to the range of u32"
+    )]
     pub fn from_f64(ratio: f64) -> Self {
         Self((ratio.clamp(0.0, 1.0) * f64::from(u32::MAX)).round() as u32)
+    }
+
+    /// The square, rounded to the nearest; the square of 1 is 1.
+    #[must_use]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "the square of a ratio of at most 1 is at most 1"
+    )]
+    pub const fn squared(self) -> Self {
+        let one = u32::MAX as u64;
+        Self(((self.0 as u64 * self.0 as u64 + one / 2) / one) as u32)
+    }
+
+    /// `factor` times as likely, at most 1.
+    #[must_use]
+    pub const fn times(self, factor: u32) -> Self {
+        Self(self.0.saturating_mul(factor))
+    }
+
+    /// A `divisor`-th of it; a divisor of 0 counts as 1.
+    #[must_use]
+    pub fn over(self, divisor: u32) -> Self {
+        Self(self.0 / divisor.max(1))
     }
 }
