@@ -1,18 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The subscriber record: rates, profile and what matches it.
+//!
+//! Invariant: a [`Subscriber`] that came from [`Subscriber::from_json`], [`Subscriber::from_value`] or
+//! [`Subscriber::merge_patch`] is valid, its prefixes sorted and without repetition, so equal records are equal byte
+//! for byte in [`Subscriber::to_json`].
+
+mod mac;
+mod record;
+#[cfg(test)]
+mod tests;
 
 use ipnet::{Ipv4Net, Ipv6Net};
+
+pub use mac::{MacAddr, MacError};
+pub(crate) use record::check_name;
 
 /// Lowest rate a record may have, 64 kb/s.
 pub const MIN_RATE_BPS: u64 = 64_000;
 /// Highest rate a record may have, 400 Gb/s.
 pub const MAX_RATE_BPS: u64 = 400_000_000_000;
 
-/// An Ethernet address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct MacAddr(pub [u8; 6]);
+/// Longest id, in bytes.
+pub const MAX_ID_BYTES: usize = 255;
+/// Name of the profile of a record that names none.
+pub const DEFAULT_PROFILE: &str = "default";
 
-/// A validated subscriber. Only `crate::subscriber` builds one, so whoever holds it need not check it again.
+/// A validated subscriber: whoever holds one need not check it again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subscriber {
     /// Its name.

@@ -1,5 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The configuration file, validated.
+//!
+//! [`Config::parse`] reads TOML and gives either a configuration in which every value is in range and every name
+//! leads somewhere, or all problems with line and key. [`Config::to_toml`] writes what is in force.
+
+mod parse;
+mod profile;
+mod reader;
+mod subscribers;
+mod write;
+
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -11,7 +23,7 @@ use crate::profile::Profile;
 use crate::subscriber::Subscriber;
 
 /// A whole configuration.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// Lcores, memory, EAL.
     pub dataplane: Dataplane,
@@ -23,7 +35,7 @@ pub struct Config {
     pub profiles: BTreeMap<String, Profile>,
     /// HTTP.
     pub api: Api,
-    /// Where records live; `None` only where the file names no store and the command needs none.
+    /// Where records live.
     pub store: PathBuf,
     /// Records that seed the store.
     pub subscribers: Vec<Subscriber>,

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A configuration as TOML again, every key spelled out: what is in force, for people and for tests.
+//!
+//! Invariant: reading what was written gives the same configuration.
+
+use serde_json::{Map, Value, json};
+
+use super::{Classify, Config, Dataplane, HugePages, Lcore, Lcores, Port, Role, Unknown};
+use crate::profile::{Aqm, Cells, Compat, DualPi2, Native, Overload, Profile};
+
+impl Config {
+    /// The whole configuration with all defaults, as TOML.
+    pub fn to_toml(&self) -> String {
+        let profiles: Map<_, _> = self
+            .profiles
+            .iter()
+            .map(|(name, profile)| (name.clone(), profile_value(profile)))
+            .collect();
+        let all = json!({
+            "dataplane": dataplane(&self.dataplane),
+            "port": self.ports.iter().map(|port| self.port_value(port)).collect::<Vec<_>>(),
+            "classify": classify(&self.classify),
+            "profile": profiles,
+            "api": {
+                "listen": self.api.listen.to_string(),
+                "token_file": self.api.token_file,
+                "tls_cert": self.api.tls_cert,
+                "tls_key": self.api.tls_key,
+            },
+            "store": { "path": self.store },
+            "subscriber": self.subscribers.iter().map(crate::Subscriber::to_value).collect::<Vec<_>>(),
+        });
+        toml::to_string(&without_nulls(all)).unwrap_or_default()
+    }
+
+    fn port_value(&self, port: &Port) -> Value {
+        let role = match port.role {
+            Role::Core => "core",
+            Role::Access => "access",
+        };
+        json!({
+            "name": port.name,
+            "device": port.device,
+            "role": role,
+            "peer": self.ports.get(port.peer).map(|peer| &peer.name),
+            "rate_bps": port.rate_bps,
+            "mtu": port.mtu,
+        })
+    }
+}
+
+/// TOML has no null: what is left out is left out.
+fn without_nulls(value: Value) -> Value {
+    match value {
+        Value::Object(members) => {
+            let kept = members.into_iter().filter(|(_, value)| !value.is_null());
+            Value::Object(kept.map(|(name, value)| (name, without_nulls(value))).collect())
+        }
+        Value::Array(items) => items.into_iter().map(without_nulls).collect(),
+        other => other,
+    }
+}
+
+fn dataplane(dataplane: &Dataplane) -> Value {
+    let hugepages = match dataplane.hugepages {
+        HugePages::Auto => "auto",
+        HugePages::Require => "require",
+        HugePages::Never => "never",
+    };
+    let list = |lcores: &[Lcore]| lcores.iter().copied().map(lcore).collect::<Vec<_>>();
+    let lcores = match &dataplane.lcores {
+        Lcores::Split { control, rx, tx } => {
+            json!({ "control": lcore(*control), "rx": list(rx), "tx": list(tx) })
+        }
+        Lcores::Compact(only) => json!({ "compact": lcore(*only) }),
+    };
+    json!({
+        "lcores": lcores,
+        "hugepages": hugepages,
+        "buffers": dataplane.buffers.unwrap_or(0),
+        "seed": dataplane.seed,
+        "eal_args": dataplane.eal_args,
+    })
+}
+
+fn lcore(lcore: Lcore) -> Value {
+    if lcore.id == lcore.cpu {
+        lcore.id.into()
+    } else {
+        format!("{}@{}", lcore.id, lcore.cpu).into()
+    }
+}
+
+fn classify(classify: &Classify) -> Value {
+    let unknown = match classify.unknown {
+        Unknown::Pass => "pass",
+        Unknown::Drop => "drop",
+    };
+    let rules = &classify.rules;
+    json!({
+        "unknown": unknown,
+        "unknown_bps": classify.unknown_bps.unwrap_or(0),
+        "rules": {
+            "nqb_dscp": rules.nqb_dscp,
+            "exclude_dscp": rules.exclude_dscp,
+            "classic_dscp": rules.classic_dscp,
+            "l4s_dscp": rules.l4s_dscp,
+        },
+    })
+}
+
+fn profile_value(profile: &Profile) -> Value {
+    let cells = match profile.overhead.cells {
+        Cells::None => "none",
+        Cells::Atm => "atm",
+        Cells::Ptm => "ptm",
+    };
+    let mut members = match &profile.aqm {
+        Aqm::DualPi2(aqm) => dualpi2("dualpi2", aqm),
+        Aqm::Pi2(aqm) => dualpi2("pi2", aqm),
+        Aqm::Fifo => json!({ "aqm": "fifo" }),
+    };
+    let common = json!({
+        "l4s": profile.l4s,
+        "limit_us": profile.limit_us,
+        "limit_packets": profile.limit_packets,
+        "overhead": { "bytes": profile.overhead.bytes, "mpu": profile.overhead.mpu, "cells": cells },
+        "ecn": profile.ecn,
+        "mtu": profile.mtu,
+    });
+    if let (Value::Object(members), Value::Object(common)) = (&mut members, common) {
+        members.extend(common);
+    }
+    members
+}
+
+fn dualpi2(name: &str, aqm: &DualPi2) -> Value {
+    let (step, ramp) = match aqm.native {
+        Native::Step { threshold_us } => (Some(threshold_us), None),
+        Native::Ramp { min_us, range_us } => (None, Some((min_us, range_us))),
+    };
+    let overload = match aqm.overload {
+        Overload::Drop => "drop",
+        Overload::Overflow => "overflow",
+    };
+    let compat = match aqm.compat {
+        Compat::Rfc => "rfc",
+        Compat::Linux => "linux",
+    };
+    json!({
+        "aqm": name,
+        "target_us": aqm.target_us,
+        "tupdate_us": aqm.tupdate_us,
+        "alpha_hz": aqm.alpha_hz,
+        "beta_hz": aqm.beta_hz,
+        "coupling": aqm.coupling,
+        "step_us": step,
+        "ramp_min_us": ramp.map(|(min, _)| min),
+        "ramp_range_us": ramp.map(|(_, range)| range),
+        "floor_packets": aqm.floor_packets,
+        "classic_protection_percent": aqm.classic_protection_percent,
+        "overload": overload,
+        "any_ect": aqm.any_ect,
+        "queue_protection": aqm.queue_protection,
+        "compat": compat,
+    })
+}

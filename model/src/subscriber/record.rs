@@ -1,0 +1,363 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The record as JSON: raw structs that refuse unknown fields, turned into a validated [`Subscriber`] and back.
+//!
+//! A wrong type or an unknown field stops at the first one (serde); whatever has the right type is checked as a
+//! whole, and all its problems come back together. PATCH is a JSON merge patch (RFC 7396) on the record.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use ipnet::{Ipv4Net, Ipv6Net};
+use serde::de::Deserializer;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{
+    DEFAULT_PROFILE, MAX_ID_BYTES, MAX_RATE_BPS, MIN_RATE_BPS, MacAddr, Match, Pppoe, Subscriber, Vlan,
+};
+use crate::problem::{FieldError, RecordError};
+
+/// Highest VLAN id; 4095 is reserved (IEEE 802.1Q table 9-2).
+const MAX_VLAN: u64 = 4094;
+/// Highest PPPoE session id; 0 is discovery and 0xffff reserved (RFC 2516 section 4).
+const MAX_SESSION: u64 = 65_534;
+/// Names that are taken by the interface itself.
+const RESERVED_IDS: [&str; 3] = [".", "..", "bulk"];
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawSubscriber {
+    id: Option<String>,
+    down_bps: Option<u64>,
+    up_bps: Option<u64>,
+    profile: Option<String>,
+    parent: Option<String>,
+    #[serde(rename = "match")]
+    matches: Option<RawMatch>,
+}
+
+#[derive(Serialize, Deserialize, Default)]
+#[serde(deny_unknown_fields)]
+struct RawMatch {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ipv4: Option<Vec<String>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ipv6: Option<Vec<String>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    vlan: Option<RawVlan>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pppoe: Option<RawPppoe>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    port: Option<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawVlan {
+    outer: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    inner: Option<u64>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawPppoe {
+    session: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mac: Option<String>,
+}
+
+impl Subscriber {
+    /// Reads one record.
+    ///
+    /// # Errors
+    ///
+    /// Every problem with the path of its field and its value.
+    pub fn from_json(json: &[u8]) -> Result<Self, RecordError> {
+        match serde_json::from_slice::<RawSubscriber>(json) {
+            Ok(raw) => validate(raw),
+            Err(error) => Err(explain(&mut serde_json::Deserializer::from_slice(json), &error)),
+        }
+    }
+
+    /// Reads one record that is already a JSON value.
+    ///
+    /// # Errors
+    ///
+    /// As [`from_json`](Self::from_json).
+    pub fn from_value(value: &Value) -> Result<Self, RecordError> {
+        match RawSubscriber::deserialize(value) {
+            Ok(raw) => validate(raw),
+            Err(error) => Err(explain(value, &error)),
+        }
+    }
+
+    /// The record on one line, members always in the same order.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(&raw(self)).unwrap_or_default()
+    }
+
+    /// The record as a JSON value.
+    pub fn to_value(&self) -> Value {
+        serde_json::to_value(raw(self)).unwrap_or_default()
+    }
+
+    /// The record after a JSON merge patch (RFC 7396), validated as a whole.
+    ///
+    /// # Errors
+    ///
+    /// As [`from_json`](Self::from_json); also if the patch is no object or changes the id.
+    pub fn merge_patch(&self, patch: &Value) -> Result<Self, RecordError> {
+        if !patch.is_object() {
+            return Err(RecordError(vec![FieldError::new(
+                "",
+                "a merge patch is a JSON object",
+            )]));
+        }
+        let mut value = self.to_value();
+        merge(&mut value, patch);
+        let patched = Self::from_value(&value)?;
+        if patched.id != self.id {
+            let message = format!("\"{}\" is not \"{}\": a record keeps its id", patched.id, self.id);
+            return Err(RecordError(vec![FieldError::new("id", message)]));
+        }
+        Ok(patched)
+    }
+}
+
+impl Serialize for Subscriber {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        raw(self).serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Subscriber {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        validate(RawSubscriber::deserialize(deserializer)?).map_err(serde::de::Error::custom)
+    }
+}
+
+/// RFC 7396 section 2: null removes, objects merge, all else replaces.
+fn merge(target: &mut Value, patch: &Value) {
+    let Value::Object(patch) = patch else {
+        *target = patch.clone();
+        return;
+    };
+    if !target.is_object() {
+        *target = Value::Object(serde_json::Map::new());
+    }
+    let Value::Object(target) = target else { return };
+    for (name, value) in patch {
+        if value.is_null() {
+            target.remove(name);
+        } else {
+            merge(target.entry(name.clone()).or_insert(Value::Null), value);
+        }
+    }
+}
+
+/// Reads once more to learn where it went wrong: the good case pays nothing for paths.
+fn explain<'de, D: Deserializer<'de>>(again: D, error: &serde_json::Error) -> RecordError {
+    let path = match serde_path_to_error::deserialize::<_, RawSubscriber>(again) {
+        Err(located) => located.path().to_string(),
+        Ok(_) => String::new(),
+    };
+    let field = if path == "." { String::new() } else { path };
+    RecordError(vec![FieldError::new(field, error.to_string())])
+}
+
+fn raw(subscriber: &Subscriber) -> RawSubscriber {
+    let matches = &subscriber.matches;
+    let texts = |prefixes: Vec<String>| (!prefixes.is_empty()).then_some(prefixes);
+    let raw_match = RawMatch {
+        ipv4: texts(matches.ipv4.iter().map(ToString::to_string).collect()),
+        ipv6: texts(matches.ipv6.iter().map(ToString::to_string).collect()),
+        vlan: matches.vlan.map(|vlan| RawVlan {
+            outer: Some(vlan.outer.into()),
+            inner: vlan.inner.map(Into::into),
+        }),
+        pppoe: matches.pppoe.map(|pppoe| RawPppoe {
+            session: Some(pppoe.session.into()),
+            mac: pppoe.mac.map(|mac| mac.to_string()),
+        }),
+        port: matches.port.clone(),
+    };
+    RawSubscriber {
+        id: Some(subscriber.id.clone()),
+        down_bps: Some(subscriber.down_bps),
+        up_bps: Some(subscriber.up_bps),
+        profile: Some(subscriber.profile.clone()),
+        parent: subscriber.parent.clone(),
+        matches: Some(raw_match),
+    }
+}
+
+/// Collects problems while fields are turned one by one.
+#[derive(Default)]
+struct Checks(Vec<FieldError>);
+
+impl Checks {
+    fn fail(&mut self, field: &str, message: impl Into<String>) {
+        self.0.push(FieldError::new(field, message));
+    }
+
+    fn rate(&mut self, field: &str, value: Option<u64>) -> u64 {
+        match value {
+            Some(rate) if (MIN_RATE_BPS..=MAX_RATE_BPS).contains(&rate) => return rate,
+            Some(rate) => self.fail(
+                field,
+                format!("{rate} is not from {MIN_RATE_BPS} to {MAX_RATE_BPS}"),
+            ),
+            None => self.fail(field, "is missing"),
+        }
+        0
+    }
+
+    fn number(&mut self, field: &str, value: Option<u64>, least: u64, most: u64) -> u16 {
+        match value {
+            Some(number) if (least..=most).contains(&number) => return u16::try_from(number).unwrap_or(0),
+            Some(number) => self.fail(field, format!("{number} is not from {least} to {most}")),
+            None => self.fail(field, "is missing"),
+        }
+        0
+    }
+
+    fn name(&mut self, field: &str, text: &str) {
+        if let Err(message) = check_name(text) {
+            self.fail(field, message);
+        }
+    }
+
+    fn prefixes<P: Ord>(
+        &mut self,
+        field: &str,
+        texts: Option<Vec<String>>,
+        parse: impl Fn(&str) -> Result<P, String>,
+    ) -> Vec<P> {
+        let mut prefixes = Vec::new();
+        for (index, text) in texts.unwrap_or_default().iter().enumerate() {
+            match parse(text) {
+                Ok(prefix) => prefixes.push(prefix),
+                Err(message) => self.fail(&format!("{field}[{index}]"), message),
+            }
+        }
+        prefixes.sort_unstable();
+        prefixes.dedup();
+        prefixes
+    }
+}
+
+fn validate(raw: RawSubscriber) -> Result<Subscriber, RecordError> {
+    let mut checks = Checks::default();
+    let id = raw.id.unwrap_or_else(|| {
+        checks.fail("id", "is missing");
+        String::from("-")
+    });
+    checks.name("id", &id);
+    if RESERVED_IDS.contains(&id.as_str()) {
+        checks.fail("id", format!("\"{id}\" is not free to use as a name"));
+    }
+    let down_bps = checks.rate("down_bps", raw.down_bps);
+    let up_bps = checks.rate("up_bps", raw.up_bps);
+    let profile = raw.profile.unwrap_or_else(|| DEFAULT_PROFILE.to_owned());
+    checks.name("profile", &profile);
+    if let Some(parent) = &raw.parent {
+        checks.name("parent", parent);
+    }
+    let matches = validate_match(raw.matches.unwrap_or_default(), &mut checks);
+    if !checks.0.is_empty() {
+        return Err(RecordError(checks.0));
+    }
+    Ok(Subscriber {
+        id,
+        down_bps,
+        up_bps,
+        profile,
+        parent: raw.parent,
+        matches,
+    })
+}
+
+fn validate_match(raw: RawMatch, checks: &mut Checks) -> Match {
+    let any = raw.ipv4.as_ref().is_some_and(|list| !list.is_empty())
+        || raw.ipv6.as_ref().is_some_and(|list| !list.is_empty())
+        || raw.vlan.is_some()
+        || raw.pppoe.is_some();
+    if !any {
+        checks.fail(
+            "match",
+            "has no way to match: one of ipv4, ipv6, vlan, pppoe is wanted",
+        );
+    }
+    if let Some(port) = &raw.port {
+        checks.name("match.port", port);
+    }
+    Match {
+        ipv4: checks.prefixes("match.ipv4", raw.ipv4, parse_ipv4),
+        ipv6: checks.prefixes("match.ipv6", raw.ipv6, parse_ipv6),
+        vlan: raw.vlan.map(|vlan| Vlan {
+            outer: checks.number("match.vlan.outer", vlan.outer, 0, MAX_VLAN),
+            inner: vlan
+                .inner
+                .map(|inner| checks.number("match.vlan.inner", Some(inner), 0, MAX_VLAN)),
+        }),
+        pppoe: raw.pppoe.map(|pppoe| Pppoe {
+            session: checks.number("match.pppoe.session", pppoe.session, 1, MAX_SESSION),
+            mac: pppoe.mac.and_then(|text| station(&text, checks)),
+        }),
+        port: raw.port,
+    }
+}
+
+fn station(text: &str, checks: &mut Checks) -> Option<MacAddr> {
+    let message = match text.parse::<MacAddr>() {
+        Ok(mac) if mac.is_station() => return Some(mac),
+        Ok(_) => "cannot be the subscriber's own: it is a group address or zero".to_owned(),
+        Err(error) => format!("is {error}"),
+    };
+    checks.fail("match.pppoe.mac", format!("\"{text}\" {message}"));
+    None
+}
+
+/// Names stand in URLs, logs and tables.
+pub(crate) fn check_name(text: &str) -> Result<(), String> {
+    if text.is_empty() {
+        return Err("is empty".to_owned());
+    }
+    if text.len() > MAX_ID_BYTES {
+        return Err(format!("has {} bytes; {MAX_ID_BYTES} is the most", text.len()));
+    }
+    if text.chars().any(char::is_control) || text.trim() != text {
+        return Err(format!(
+            "{text:?} has a control character in it or blanks around it"
+        ));
+    }
+    Ok(())
+}
+
+/// A prefix, or an address alone as the prefix of just itself.
+pub(crate) fn parse_ipv4(text: &str) -> Result<Ipv4Net, String> {
+    let host = || text.parse::<Ipv4Addr>().ok().map(Ipv4Net::from);
+    let prefix = text.parse::<Ipv4Net>().ok().or_else(host);
+    let prefix = prefix.ok_or_else(|| format!("\"{text}\" is not an IPv4 prefix"))?;
+    if prefix.trunc() == prefix {
+        return Ok(prefix);
+    }
+    Err(format!(
+        "\"{text}\" has host bits set; the prefix is \"{}\"",
+        prefix.trunc()
+    ))
+}
+
+/// As [`parse_ipv4`].
+pub(crate) fn parse_ipv6(text: &str) -> Result<Ipv6Net, String> {
+    let host = || text.parse::<Ipv6Addr>().ok().map(Ipv6Net::from);
+    let prefix = text.parse::<Ipv6Net>().ok().or_else(host);
+    let prefix = prefix.ok_or_else(|| format!("\"{text}\" is not an IPv6 prefix"))?;
+    if prefix.trunc() == prefix {
+        return Ok(prefix);
+    }
+    Err(format!(
+        "\"{text}\" has host bits set; the prefix is \"{}\"",
+        prefix.trunc()
+    ))
+}
