@@ -18,6 +18,6 @@ mod mpls;
 mod parsed;
 
 pub use kind::{Bad, Control, Kind, NotIp};
-pub use link::parse;
+pub use link::{parse, parse_into};
 pub use mark::set_ce;
 pub use parsed::{MAX_VLANS, Parsed, Ports};

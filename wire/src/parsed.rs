@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The result of a parse.
 
-use crate::Kind;
+use crate::{Bad, Kind};
 
 /// VLAN tags a frame may carry: S-tag, C-tag and one more (a transport tag or a priority tag).
 pub const MAX_VLANS: usize = 3;
@@ -48,9 +48,10 @@ pub struct Parsed {
     pub protocol: u8,
 }
 
-impl Parsed {
-    /// A frame of which nothing is known yet.
-    pub(crate) const fn new(kind: Kind) -> Self {
+impl Default for Parsed {
+    /// What an empty frame is parsed as.
+    #[inline]
+    fn default() -> Self {
         Self {
             src: 0,
             dst: 0,
@@ -60,14 +61,16 @@ impl Parsed {
             l3_bytes: 0,
             pppoe_session: None,
             ports: None,
-            kind,
+            kind: Kind::Bad(Bad::Short),
             vlan_count: 0,
             ip_offset: 0,
             tos: 0,
             protocol: 0,
         }
     }
+}
 
+impl Parsed {
     /// The ECN field, by its value on the wire (0-3).
     #[inline]
     pub const fn ecn_bits(&self) -> u8 {

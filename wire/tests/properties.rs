@@ -2,7 +2,7 @@
 //! What holds for any bytes.
 
 use proptest::prelude::*;
-use wire::{parse, set_ce};
+use wire::{parse, parse_into, set_ce};
 
 mod promises;
 
@@ -60,6 +60,14 @@ proptest! {
         promises::check(&[&more.to_le_bytes()[..], &head].concat());
         parse(&head, more.into());
         parse(&head, u32::MAX);
+    }
+
+    #[test]
+    fn a_place_that_is_used_again_keeps_nothing_of_the_frame_before(first in fragments_of_headers(), second in fragments_of_headers()) {
+        let length = |frame: &[u8]| u32::try_from(frame.len()).expect("short");
+        let mut place = parse(&first, length(&first));
+        parse_into(&second, length(&second), &mut place);
+        prop_assert_eq!(place, parse(&second, length(&second)));
     }
 
     #[test]
