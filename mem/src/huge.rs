@@ -75,9 +75,11 @@ impl<T> HugeSlice<T> {
         slice.len = 0;
         for index in 0..len {
             let value = element(index);
-            // SAFETY: index < len, so the place lies inside the mapping, which is aligned for T (checked by
-            // `map`) and not initialised yet (test: `elements_are_made_in_order_and_dropped_once`).
-            unsafe { slice.start.add(index).write(value) };
+            // SAFETY: index < len, so the place lies inside the mapping.
+            let place = unsafe { slice.start.add(index) };
+            // SAFETY: the mapping is aligned for T (checked by `map`), and this place is not initialised yet
+            // (test: `elements_are_made_in_order_and_dropped_once`).
+            unsafe { place.write(value) };
             slice.len = index + 1;
         }
         Ok(slice)

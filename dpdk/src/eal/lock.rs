@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One instance a file prefix.
+//!
+//! With `--in-memory` EAL itself takes no lock, so two instances with one configuration would open the same devices.
+//! The lock is a `flock` on a file of our own: the kernel drops it with the process, however that ends. The file
+//! stays: removing it would let two processes lock two files of one name.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use super::host::Host;
+use crate::error::EalError;
+
+/// Held as long as the instance runs.
+#[derive(Debug)]
+pub(crate) struct Lock {
+    _file: File,
+}
+
+/// The folder for locks: `/run/sluice` for root, the user's runtime folder for others.
+pub(crate) fn folder(host: &Host) -> PathBuf {
+    if host.is_root() {
+        return PathBuf::from("/run/sluice");
+    }
+    std::env::var_os("XDG_RUNTIME_DIR")
+        .map_or_else(std::env::temp_dir, PathBuf::from)
+        .join("sluice")
+}
+
+impl Lock {
+    pub(crate) fn take(folder: &Path, prefix: &str) -> Result<Self, EalError> {
+        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        if prefix.is_empty() || prefix.starts_with('.') || !prefix.chars().all(plain) {
+            return Err(EalError::Prefix {
+                prefix: prefix.to_owned(),
+            });
+        }
+        let path = folder.join(format!("{prefix}.lock"));
+        let failed = |source| EalError::Lock {
+            path: path.display().to_string(),
+            source,
+        };
+        std::fs::create_dir_all(folder).map_err(failed)?;
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&path)
+            .map_err(failed)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                return Err(EalError::SecondInstance {
+                    prefix: prefix.to_owned(),
+                    pid: holder(&mut file),
+                });
+            }
+            Err(TryLockError::Error(source)) => return Err(failed(source)),
+        }
+        note(&mut file).map_err(failed)?;
+        Ok(Self { _file: file })
+    }
+}
+
+/// Writes our process number into the lock file, for whoever meets it.
+fn note(file: &mut File) -> std::io::Result<()> {
+    file.set_len(0)?;
+    file.seek(SeekFrom::Start(0))?;
+    writeln!(file, "{}", std::process::id())
+}
+
+fn holder(file: &mut File) -> Option<u32> {
+    let mut text = String::new();
+    file.read_to_string(&mut text).ok()?;
+    text.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folder() -> PathBuf {
+        std::env::temp_dir().join(format!("sluice-lock-{}", std::process::id()))
+    }
+
+    #[test]
+    fn a_second_holder_is_refused_and_told_who_holds() {
+        let folder = folder();
+        let first = Lock::take(&folder, "twice").unwrap();
+        let refused = Lock::take(&folder, "twice").unwrap_err().to_string();
+        assert!(
+            refused.contains(&format!("\"twice\" is running (process {})", std::process::id())),
+            "{refused}"
+        );
+        Lock::take(&folder, "other").unwrap();
+        drop(first);
+        Lock::take(&folder, "twice").unwrap();
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn a_prefix_cannot_leave_the_folder() {
+        for prefix in ["", "..", ".hidden", "a/b", "../a", "a b"] {
+            assert!(
+                matches!(Lock::take(&folder(), prefix), Err(EalError::Prefix { .. })),
+                "{prefix:?}"
+            );
+        }
+    }
+}

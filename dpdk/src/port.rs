@@ -1,0 +1,477 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Ports: opening, configuring, starting, stopping, watching.
+//!
+//! Invariant: queue handles exist only between `start` and `stop`, and `stop` is refused while one is out, so nobody
+//! polls a queue whose memory the driver may free. A port holds its pools and, for a port made of rings, their
+//! halves. RX offloads are off (no LRO, no VLAN strip); a frame may have several segments where the driver can send
+//! such.
+
+mod interface;
+mod options;
+mod queue;
+
+use core::ffi::c_uint;
+use core::mem::MaybeUninit;
+use std::ffi::CString;
+use std::sync::Arc;
+
+use dpdk_sys as sys;
+
+use crate::eal::{Eal, Shared, log_tail, name_of, pci_address};
+use crate::error::PortError;
+use crate::pool::Mempool;
+use crate::ring::{Consumer, Producer};
+use interface::Interface;
+use queue::Lease;
+
+pub use options::{Configured, Link, MtuOutcome, PortOptions, PortStats};
+pub use queue::{Queues, RxQueue, TxQueue};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Opened,
+    Configured,
+    Started,
+}
+
+impl State {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Opened => "not configured",
+            Self::Configured => "stopped",
+            Self::Started => "running",
+        }
+    }
+}
+
+/// A port of ours.
+#[derive(Debug)]
+pub struct Port {
+    id: u16,
+    device: String,
+    driver: String,
+    state: State,
+    rx_queues: u16,
+    tx_queues: u16,
+    /// One clone for each queue handle that is out.
+    lease: Arc<Lease>,
+    /// The network interface below an af_packet port, whose driver does not know the link's state.
+    interface: Option<Interface>,
+    // What must outlive the driver's port, which `drop` closes first.
+    pools: Vec<Mempool>,
+    _rings: (Vec<Consumer>, Vec<Producer>),
+    _eal: Arc<Shared>,
+}
+
+impl Port {
+    /// The port of a device that EAL was started with: a vdev (arguments after a comma are ignored) or a PCI address.
+    ///
+    /// # Errors
+    ///
+    /// When EAL has no such port.
+    pub fn open(eal: &Eal, device: &str) -> Result<Self, PortError> {
+        let name = name_of(device);
+        let id = find(name).or_else(|| find(&pci_address(name)));
+        let id = id.ok_or_else(|| PortError::NotFound {
+            device: name.to_owned(),
+            reason: not_found(name),
+        })?;
+        let mut port = Self::with_id(eal, name, id, (Vec::new(), Vec::new()))?;
+        if port.driver == "net_af_packet" {
+            port.interface = crate::eal::argument(device, "iface").and_then(Interface::open);
+        }
+        Ok(port)
+    }
+
+    /// A port whose rx queues are what is put into the rings of `rx`, and whose tx queues put into those of `tx`
+    /// (net_ring). Packets are handed over, never copied.
+    ///
+    /// # Errors
+    ///
+    /// When there is no queue in one direction, or the name is taken.
+    pub fn from_rings(
+        eal: &Eal,
+        name: &str,
+        rx: Vec<Consumer>,
+        tx: Vec<Producer>,
+    ) -> Result<Self, PortError> {
+        if rx.is_empty() || tx.is_empty() {
+            return Err(PortError::NoQueues {
+                device: name.to_owned(),
+            });
+        }
+        let failed = |reason: String| PortError::NotFound {
+            device: name.to_owned(),
+            reason,
+        };
+        let c_name = CString::new(name).map_err(|_| failed("its name contains a 0".to_owned()))?;
+        let rx_raw: Vec<*mut sys::rte_ring> = rx.iter().map(Consumer::raw).collect();
+        let tx_raw: Vec<*mut sys::rte_ring> = tx.iter().map(Producer::raw).collect();
+        let (rx_count, tx_count) = (count(rx_raw.len()), count(tx_raw.len()));
+        // SAFETY: EAL runs; both arrays are as long as stated and live through the call, which copies them; the rings
+        // live as long as the port, which holds their halves (test: `a_ring_port_hands_packets_over`).
+        let id = unsafe {
+            sys::rte_eth_from_rings(
+                c_name.as_ptr(),
+                rx_raw.as_ptr(),
+                rx_count,
+                tx_raw.as_ptr(),
+                tx_count,
+                0,
+            )
+        };
+        let Ok(id) = u16::try_from(id) else {
+            return Err(failed(
+                std::io::Error::from_raw_os_error(Eal::errno()).to_string(),
+            ));
+        };
+        Self::with_id(eal, name, id, (rx, tx))
+    }
+
+    fn with_id(
+        eal: &Eal,
+        device: &str,
+        id: u16,
+        rings: (Vec<Consumer>, Vec<Producer>),
+    ) -> Result<Self, PortError> {
+        let mut port = Self {
+            id,
+            device: device.to_owned(),
+            driver: String::new(),
+            state: State::Opened,
+            rx_queues: 0,
+            tx_queues: 0,
+            lease: Arc::new(Lease),
+            interface: None,
+            pools: Vec::new(),
+            _rings: rings,
+            _eal: eal.shared(),
+        };
+        port.driver = options::driver_name(&port.info()?);
+        Ok(port)
+    }
+
+    fn info(&self) -> Result<sys::rte_eth_dev_info, PortError> {
+        let mut info = MaybeUninit::<sys::rte_eth_dev_info>::zeroed();
+        // SAFETY: the port exists as long as self, and `info` has room for the answer.
+        let result = unsafe { sys::rte_eth_dev_info_get(self.id, info.as_mut_ptr()) };
+        self.accept(result, "describe itself")?;
+        // SAFETY: zeroes are a valid value of this plain C structure, and DPDK has filled it in.
+        Ok(unsafe { info.assume_init() })
+    }
+
+    /// Sets the numbers of queues and descriptors, the MTU and promiscuous mode. `pools` is one pool for all rx
+    /// queues or one for each. May be called again while the port is stopped.
+    ///
+    /// # Errors
+    ///
+    /// When the device has fewer queues or the driver refuses.
+    pub fn configure(&mut self, options: &PortOptions, pools: &[Mempool]) -> Result<Configured, PortError> {
+        if self.state == State::Started {
+            return Err(self.wrong_state("configured"));
+        }
+        let info = self.info()?;
+        self.check_queues(options, pools, &info)?;
+        let (mut conf, rss) = options::device_conf(options, pools, &info);
+        // SAFETY: the port exists, and `conf` lives through the call, which copies it.
+        let result = unsafe {
+            sys::rte_eth_dev_configure(self.id, options.rx_queues, options.tx_queues, &raw mut conf)
+        };
+        self.accept(result, "take its configuration")?;
+        let mtu = self.set_mtu(options.mtu);
+        let (mut rx_descriptors, mut tx_descriptors) = (options.rx_descriptors, options.tx_descriptors);
+        // SAFETY: the port exists, and both numbers live through the call.
+        let result = unsafe {
+            sys::rte_eth_dev_adjust_nb_rx_tx_desc(self.id, &raw mut rx_descriptors, &raw mut tx_descriptors)
+        };
+        self.accept(result, "take its numbers of descriptors")?;
+        self.pools = pools.to_vec();
+        self.set_up_queues(options, (rx_descriptors, tx_descriptors))?;
+        let promiscuous = options.promiscuous && self.make_promiscuous();
+        self.rx_queues = options.rx_queues;
+        self.tx_queues = options.tx_queues;
+        self.state = State::Configured;
+        let multi_segment = info.tx_offload_capa & sys::K_TX_OFFLOAD_MULTI_SEGS != 0;
+        Ok(Configured {
+            rx_descriptors,
+            tx_descriptors,
+            mtu,
+            promiscuous,
+            rss,
+            multi_segment,
+        })
+    }
+
+    fn check_queues(
+        &self,
+        options: &PortOptions,
+        pools: &[Mempool],
+        info: &sys::rte_eth_dev_info,
+    ) -> Result<(), PortError> {
+        let device = || self.device.clone();
+        if options.rx_queues == 0 || options.tx_queues == 0 {
+            return Err(PortError::NoQueues { device: device() });
+        }
+        let ways = [
+            ("rx", options.rx_queues, info.max_rx_queues),
+            ("tx", options.tx_queues, info.max_tx_queues),
+        ];
+        for (way, wants, has) in ways {
+            if wants > has {
+                return Err(PortError::TooFewQueues {
+                    device: device(),
+                    driver: self.driver.clone(),
+                    way,
+                    wants,
+                    has,
+                });
+            }
+        }
+        if pools.len() != 1 && pools.len() != usize::from(options.rx_queues) {
+            return Err(PortError::Pools {
+                device: device(),
+                queues: options.rx_queues,
+                pools: pools.len(),
+            });
+        }
+        Ok(())
+    }
+
+    fn set_mtu(&self, mtu: Option<u16>) -> MtuOutcome {
+        let Some(mtu) = mtu else { return MtuOutcome::Kept };
+        // SAFETY: the port exists.
+        match unsafe { sys::rte_eth_dev_set_mtu(self.id, mtu) } {
+            0 => MtuOutcome::Set(mtu),
+            error if error == -libc::ENOTSUP => MtuOutcome::Unsupported,
+            error => MtuOutcome::Refused {
+                wanted: mtu,
+                reason: reason(error),
+            },
+        }
+    }
+
+    fn set_up_queues(&self, options: &PortOptions, descriptors: (u16, u16)) -> Result<(), PortError> {
+        let socket = self.socket().unwrap_or(c_uint::MAX);
+        for queue in 0..options.rx_queues {
+            let pool = self.pools.get(usize::from(queue)).or_else(|| self.pools.first());
+            let pool = pool.map_or(core::ptr::null_mut(), Mempool::raw);
+            // SAFETY: the port is configured with this queue, null asks for the driver's own settings, and the port
+            // holds the pool until it is closed.
+            let result = unsafe {
+                sys::rte_eth_rx_queue_setup(self.id, queue, descriptors.0, socket, core::ptr::null(), pool)
+            };
+            self.accept(result, "set up an rx queue")?;
+        }
+        for queue in 0..options.tx_queues {
+            // SAFETY: as above.
+            let result = unsafe {
+                sys::rte_eth_tx_queue_setup(self.id, queue, descriptors.1, socket, core::ptr::null())
+            };
+            self.accept(result, "set up a tx queue")?;
+        }
+        Ok(())
+    }
+
+    fn make_promiscuous(&self) -> bool {
+        // SAFETY: the port exists.
+        let result = unsafe { sys::rte_eth_promiscuous_enable(self.id) };
+        result == 0
+    }
+
+    /// Starts the port and hands out its queues.
+    ///
+    /// # Errors
+    ///
+    /// When it is not configured, runs already, or the driver refuses.
+    pub fn start(&mut self) -> Result<Queues, PortError> {
+        if self.state != State::Configured {
+            return Err(self.wrong_state("started"));
+        }
+        // SAFETY: the port is configured and its queues are set up.
+        let result = unsafe { sys::rte_eth_dev_start(self.id) };
+        self.accept(result, "start")?;
+        self.state = State::Started;
+        Ok(queue::hand_out(
+            self.id,
+            self.rx_queues,
+            self.tx_queues,
+            &self.lease,
+        ))
+    }
+
+    /// Stops the port; its queue handles must all be gone. What the driver holds of packets is freed by it.
+    ///
+    /// # Errors
+    ///
+    /// When it does not run, queue handles are out, or the driver refuses.
+    pub fn stop(&mut self) -> Result<(), PortError> {
+        if self.state != State::Started {
+            return Err(self.wrong_state("stopped"));
+        }
+        let queues = Arc::strong_count(&self.lease) - 1;
+        if queues > 0 {
+            return Err(PortError::QueuesInUse {
+                device: self.device.clone(),
+                queues,
+            });
+        }
+        // SAFETY: the port runs and nobody polls it.
+        let result = unsafe { sys::rte_eth_dev_stop(self.id) };
+        self.accept(result, "stop")?;
+        self.state = State::Configured;
+        Ok(())
+    }
+
+    /// Sets the link administratively up or down, where the driver can; queues may be polled meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// When the driver cannot or refuses.
+    pub fn set_link(&self, up: bool) -> Result<(), PortError> {
+        // SAFETY: the port exists.
+        let result = unsafe {
+            if up {
+                sys::rte_eth_dev_set_link_up(self.id)
+            } else {
+                sys::rte_eth_dev_set_link_down(self.id)
+            }
+        };
+        self.accept(result, "change its link")
+    }
+
+    /// The link as it is now, without waiting. The state of an af_packet port is its interface's.
+    pub fn link(&self) -> Link {
+        let (mut mbps, mut up) = (0_u32, 0_i32);
+        // SAFETY: the port exists, and both places live through the call.
+        let result = unsafe { sys::shim_link_get(self.id, &raw mut mbps, &raw mut up) };
+        let known = result == 0 && mbps != 0 && mbps != sys::K_LINK_SPEED_UNKNOWN;
+        let driver_up = result == 0 && up != 0;
+        Link {
+            up: self
+                .interface
+                .as_ref()
+                .map_or(driver_up, |interface| driver_up && interface.is_running()),
+            speed_bps: known.then(|| u64::from(mbps) * 1_000_000),
+        }
+    }
+
+    /// Counters since the device was started.
+    pub fn stats(&self) -> PortStats {
+        let mut stats = MaybeUninit::<sys::rte_eth_stats>::zeroed();
+        // SAFETY: the port exists, and `stats` has room for the answer. A driver without counters leaves zeroes.
+        let _ = unsafe { sys::rte_eth_stats_get(self.id, stats.as_mut_ptr()) };
+        // SAFETY: integers only, all zeroed before.
+        PortStats::from(unsafe { stats.assume_init_ref() })
+    }
+
+    /// The device's name, as given but without arguments.
+    pub fn device(&self) -> &str {
+        &self.device
+    }
+
+    /// The driver's name.
+    pub fn driver(&self) -> &str {
+        &self.driver
+    }
+
+    /// DPDK's number of it, as in [`Mbuf::port`](crate::Mbuf::port).
+    pub fn id(&self) -> u16 {
+        self.id
+    }
+
+    /// Most rx and tx queues it can have.
+    pub fn max_queues(&self) -> (u16, u16) {
+        self.info()
+            .map_or((0, 0), |info| (info.max_rx_queues, info.max_tx_queues))
+    }
+
+    /// NUMA node, if it is on one.
+    pub fn socket(&self) -> Option<u32> {
+        // SAFETY: the port exists.
+        u32::try_from(unsafe { sys::rte_eth_dev_socket_id(self.id) }).ok()
+    }
+
+    /// Its MAC address.
+    pub fn mac(&self) -> [u8; 6] {
+        let mut mac = sys::rte_ether_addr::default();
+        // SAFETY: the port exists, and `mac` has room for the answer.
+        let _ = unsafe { sys::rte_eth_macaddr_get(self.id, &raw mut mac) };
+        mac.addr_bytes
+    }
+
+    /// Its MTU.
+    pub fn mtu(&self) -> Option<u16> {
+        let mut mtu = 0;
+        // SAFETY: the port exists, and `mtu` has room for the answer.
+        let result = unsafe { sys::rte_eth_dev_get_mtu(self.id, &raw mut mtu) };
+        (result == 0).then_some(mtu)
+    }
+
+    fn accept(&self, result: i32, step: &'static str) -> Result<(), PortError> {
+        if result >= 0 {
+            return Ok(());
+        }
+        let (device, driver) = (self.device.clone(), self.driver.clone());
+        Err(PortError::Refused {
+            device,
+            driver,
+            step,
+            reason: reason(result),
+        })
+    }
+
+    fn wrong_state(&self, action: &'static str) -> PortError {
+        PortError::State {
+            device: self.device.clone(),
+            action,
+            state: self.state.name(),
+        }
+    }
+}
+
+impl Drop for Port {
+    fn drop(&mut self) {
+        if Arc::strong_count(&self.lease) > 1 {
+            // Somebody still polls: the port and its pools stay as they are until the process ends.
+            self._eal
+                .keep_memory
+                .store(true, std::sync::atomic::Ordering::Relaxed);
+            std::mem::forget((std::mem::take(&mut self.pools), std::mem::take(&mut self._rings)));
+            return;
+        }
+        if self.state == State::Started {
+            // SAFETY: the port runs and nobody polls it.
+            let _ = unsafe { sys::rte_eth_dev_stop(self.id) };
+        }
+        // SAFETY: the port is stopped and nobody uses its number any more; pools and rings are dropped after this.
+        let _ = unsafe { sys::rte_eth_dev_close(self.id) };
+    }
+}
+
+fn find(name: &str) -> Option<u16> {
+    let name = CString::new(name).ok()?;
+    let mut id = 0;
+    // SAFETY: EAL runs (callers hold it), the name ends in 0, and `id` has room for the answer.
+    let result = unsafe { sys::rte_eth_dev_get_port_by_name(name.as_ptr(), &raw mut id) };
+    (result == 0).then_some(id)
+}
+
+/// Why EAL has no such port: the last line of the log that names it, if any.
+fn not_found(name: &str) -> String {
+    let said = log_tail().into_iter().rev().find(|line| line.contains(name));
+    said.map_or_else(
+        || {
+            "it was not among the devices given at start, or no DPDK driver took it; check `device`"
+                .to_owned()
+        },
+        |line| format!("EAL said \"{line}\"; check `device`"),
+    )
+}
+
+fn reason(error: i32) -> String {
+    std::io::Error::from_raw_os_error(error.saturating_neg()).to_string()
+}
+
+fn count(len: usize) -> c_uint {
+    c_uint::try_from(len).unwrap_or(c_uint::MAX)
+}
