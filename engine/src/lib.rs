@@ -9,6 +9,9 @@ mod change;
 mod counters;
 mod histogram;
 mod overhead;
+mod overload;
+mod registry;
+mod table;
 mod packet;
 mod port;
 mod profiles;
@@ -27,3 +30,8 @@ pub use port::PortShared;
 pub use profiles::{ProfileError, Profiles};
 pub use shard::{Shard, ShardOptions};
 pub use snapshot::{QueuePart, QueueSnapshot};
+pub use overload::{OverloadEvent, OverloadMonitor};
+pub use registry::{
+    Committed, Plan, RecordEdit, Registry, RegistryError, RegistryOptions, RegistryPort, Reserved, Routed, Ticket,
+};
+pub use table::{Class, Classifier, TableError, UnknownKind};

@@ -1,0 +1,383 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The control side's book of subscribers: which queue ids each has, which keys lead to them, which ids are free.
+//!
+//! A batch of edits is planned without changing anything ([`Registry::plan`]), so an error leaves all as it was. A
+//! plan is then carried out in this order, so that no packet meets a queue id its shard does not know, and no id is
+//! given to somebody else while a packet may still carry it:
+//!
+//! 1. the caller sends [`Plan::before`] to the shards and waits until they have applied it;
+//! 2. [`Registry::commit`] changes the table;
+//! 3. the caller waits until every RX lcore has passed a quiescent point and the shards have drained what was in
+//!    their rings by then, and sends [`Committed::after`];
+//! 4. when the shards have applied that, [`Registry::release`] frees the ids.
+//!
+//! Invariants: every record has one pair of ids that differ in the lowest bit (what the table relies on); a key
+//! belongs to at most one record; a batch that changes nothing plans nothing. One thread at a time.
+
+mod ids;
+mod plan;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use aqm::BitsPerSec;
+use model::config::Role;
+use model::keys::Conflict;
+use model::subscriber::{DEFAULT_PROFILE, MAX_RATE_BPS};
+
+use crate::change::{Change, Direction, QueueKind, QueueSpec};
+use crate::packet::{PortId, QueueId};
+use crate::profiles::Profiles;
+use crate::table::{Classifier, Key, TableError, TableWriter};
+use ids::IdPool;
+pub use plan::{Committed, Plan, RecordEdit};
+
+/// Keys the table has room for at first, at most; it grows.
+const FIRST_KEYS: usize = 1 << 16;
+/// Control traffic may take this part of a port: 1 %.
+const CONTROL_PART: u64 = 100;
+
+/// What a registry is built from.
+#[derive(Clone, Debug)]
+pub struct RegistryOptions {
+    /// Shards; queue id `q` belongs to shard `q % shards`.
+    pub shards: u32,
+    /// Queue ids over all shards: they are below this. Each port takes two, each subscriber two.
+    pub capacity: u32,
+    /// All ports, by [`PortId`].
+    pub ports: Vec<RegistryPort>,
+    /// All profiles.
+    pub profiles: Arc<Profiles>,
+    /// Rate of unknown traffic in each direction; `None`: only the port's.
+    pub unknown_bps: Option<u64>,
+    /// Seed of the table's hash. Nothing but the place of keys depends on it: draw it at random, so that nobody can
+    /// choose packets that collide with a subscriber's key.
+    pub seed: u64,
+}
+
+/// A port, as far as subscribers are concerned.
+#[derive(Clone, Debug)]
+pub struct RegistryPort {
+    /// Its name in the configuration.
+    pub name: String,
+    /// Which side it faces.
+    pub role: Role,
+    /// Where its packets leave.
+    pub peer: PortId,
+    /// Rate of its shaper; `None`: unknown.
+    pub rate: Option<BitsPerSec>,
+}
+
+/// Queue ids of a port that belong to no subscriber.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reserved {
+    /// Traffic that matches nobody and leaves by the port.
+    pub unknown: QueueId,
+    /// Control traffic that leaves by the port.
+    pub control: QueueId,
+}
+
+/// A change and the shard it is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Routed {
+    /// Which shard.
+    pub shard: usize,
+    /// What changes.
+    pub change: Change,
+}
+
+/// Names what a commit put to rest; a later one is greater.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ticket(u64);
+
+/// Why an edit cannot be.
+#[derive(Debug, thiserror::Error)]
+pub enum RegistryError {
+    /// No such profile.
+    #[error("subscriber \"{id}\" asks for profile \"{profile}\", which does not exist")]
+    UnknownProfile {
+        /// Whose.
+        id: String,
+        /// What it asks for.
+        profile: String,
+    },
+    /// No such port.
+    #[error(
+        "subscriber \"{id}\" is limited to port \"{port}\", which is not an access port of this configuration"
+    )]
+    UnknownPort {
+        /// Whose.
+        id: String,
+        /// What it asks for.
+        port: String,
+    },
+    /// Two records claim one key.
+    #[error(transparent)]
+    Conflict(#[from] Conflict),
+    /// No ids are left.
+    #[error(
+        "{needed} new subscribers need {needed} pairs of queue ids, but {free} are free of the {capacity} there are \
+         ({resting} come back when the shards have let go of them)"
+    )]
+    Full {
+        /// Pairs needed.
+        needed: usize,
+        /// Pairs free.
+        free: usize,
+        /// Pairs at rest after a removal.
+        resting: usize,
+        /// Pairs in all.
+        capacity: u32,
+    },
+    /// The plan is older than the last commit.
+    #[error("plan {plan} was made before commit {commits}; plan again")]
+    Stale {
+        /// What the plan was made on.
+        plan: u64,
+        /// Where the registry stands.
+        commits: u64,
+    },
+    /// The options contradict themselves.
+    #[error("{0}")]
+    Options(String),
+    /// The table could not be built.
+    #[error(transparent)]
+    Table(#[from] TableError),
+}
+
+/// A subscriber as the registry knows it.
+#[derive(Clone, Debug)]
+struct Record {
+    name: Arc<str>,
+    /// The up id is this with its lowest bit flipped.
+    down: QueueId,
+    /// Down and up.
+    specs: [QueueSpec; 2],
+    /// Sorted.
+    keys: Box<[Key]>,
+}
+
+impl Record {
+    fn up(&self) -> QueueId {
+        partner(self.down)
+    }
+
+    fn ids(&self) -> [QueueId; 2] {
+        [self.down, self.up()]
+    }
+
+    fn has(&self, key: &Key) -> bool {
+        self.keys.binary_search(key).is_ok()
+    }
+}
+
+/// The other id of a pair.
+const fn partner(id: QueueId) -> QueueId {
+    QueueId(id.0 ^ 1)
+}
+
+/// The book.
+#[derive(Debug)]
+pub struct Registry {
+    shards: u32,
+    capacity: u32,
+    ports: Vec<RegistryPort>,
+    profiles: Arc<Profiles>,
+    unknown_bps: Option<u64>,
+    table: TableWriter,
+    pool: IdPool,
+    /// Down id of each name, halved: the place in `records`.
+    names: HashMap<Arc<str>, u32>,
+    records: Vec<Option<Record>>,
+    /// Plans carried out.
+    commits: u64,
+}
+
+impl Registry {
+    /// An empty book and a reader of its table.
+    ///
+    /// # Errors
+    /// When the options contradict themselves or there is no memory for the table.
+    pub fn new(options: RegistryOptions) -> Result<(Self, Classifier), RegistryError> {
+        let reserved = check(&options).map_err(RegistryError::Options)?;
+        let table = TableWriter::new(FIRST_KEYS.min(options.capacity as usize), options.seed)?;
+        let peers: Vec<_> = options.ports.iter().map(|port| port.peer).collect();
+        let classifier = table.reader(&peers);
+        let registry = Self {
+            shards: options.shards,
+            capacity: options.capacity,
+            pool: IdPool::new(options.shards, reserved, options.capacity),
+            ports: options.ports,
+            profiles: options.profiles,
+            unknown_bps: options.unknown_bps,
+            table,
+            names: HashMap::new(),
+            records: Vec::new(),
+            commits: 0,
+        };
+        Ok((registry, classifier))
+    }
+
+    /// Subscribers.
+    pub fn len(&self) -> usize {
+        self.names.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.names.is_empty()
+    }
+
+    /// Keys in the table.
+    pub fn keys(&self) -> usize {
+        self.table.len()
+    }
+
+    /// Pairs of ids that are free now.
+    pub fn free_pairs(&self) -> usize {
+        self.pool.available()
+    }
+
+    /// Pairs of ids that [`Registry::release`] will free.
+    pub fn resting_pairs(&self) -> usize {
+        self.pool.resting()
+    }
+
+    /// Down and up id of a subscriber.
+    pub fn ids(&self, name: &str) -> Option<(QueueId, QueueId)> {
+        self.record(name).map(|record| (record.down, record.up()))
+    }
+
+    /// Whose a queue id is, and in which direction.
+    pub fn owner(&self, id: QueueId) -> Option<(&str, Direction)> {
+        let record = self.records.get(id.0 as usize / 2)?.as_ref()?;
+        let direction = if id == record.down {
+            Direction::Down
+        } else {
+            Direction::Up
+        };
+        Some((&record.name, direction))
+    }
+
+    /// All subscribers with their down and up ids, in the order of their ids.
+    pub fn subscribers(&self) -> impl Iterator<Item = (&str, QueueId, QueueId)> {
+        self.records
+            .iter()
+            .flatten()
+            .map(|record| (&*record.name, record.down, record.up()))
+    }
+
+    /// The shard of a queue id.
+    pub fn shard(&self, id: QueueId) -> usize {
+        (id.0 % self.shards) as usize
+    }
+
+    /// Queue ids for what leaves by `port` and belongs to no subscriber.
+    ///
+    /// Ports take the first ids, unknown and control traffic of neighbouring ports in turn, so that the shards share
+    /// them.
+    pub fn reserved(&self, port: PortId) -> Reserved {
+        let first = u32::from(port.0) * 2 + u32::from(port.0 & 1);
+        Reserved {
+            unknown: QueueId(first),
+            control: partner(QueueId(first)),
+        }
+    }
+
+    /// Changes that create the reserved ids; the first thing the shards get.
+    pub fn create_reserved(&self) -> Vec<Routed> {
+        let specs = self
+            .ports
+            .iter()
+            .zip(0..)
+            .flat_map(|(port, number)| self.reserved_specs(port, PortId(number)));
+        specs
+            .map(|(id, spec)| self.routed(Change::Create { id, spec }))
+            .collect()
+    }
+
+    /// Takes note of a port's rate, as when its link comes up; the changes that follow from it.
+    pub fn set_port_rate(&mut self, port: PortId, rate: Option<BitsPerSec>) -> Vec<Routed> {
+        match self.ports.get_mut(usize::from(port.0)) {
+            Some(known) if known.rate != rate => known.rate = rate,
+            _ => return Vec::new(),
+        }
+        let known = self.ports.get(usize::from(port.0)).into_iter();
+        let specs = known.flat_map(|known| self.reserved_specs(known, port));
+        specs
+            .map(|(id, spec)| self.routed(Change::Update { id, spec }))
+            .collect()
+    }
+
+    fn reserved_specs(&self, port: &RegistryPort, number: PortId) -> [(QueueId, QueueSpec); 2] {
+        let port_bps = port.rate.map_or(MAX_RATE_BPS, |rate| rate.0);
+        let spec = |kind, bps| QueueSpec {
+            rate: BitsPerSec(bps),
+            profile: self.profiles.index(DEFAULT_PROFILE).unwrap_or(0),
+            direction: match port.role {
+                Role::Access => Direction::Down,
+                Role::Core => Direction::Up,
+            },
+            egress_hint: number,
+            kind,
+        };
+        let Reserved { unknown, control } = self.reserved(number);
+        let unknown_bps = self.unknown_bps.map_or(port_bps, |bps| bps.min(port_bps));
+        [
+            (unknown, spec(QueueKind::Unknown, unknown_bps)),
+            (control, spec(QueueKind::Control, port_bps / CONTROL_PART)),
+        ]
+    }
+
+    /// Frees the ids of the commit that gave `ticket`, and of those before it: all shards have applied what
+    /// [`Committed::after`] said, and no packet carries the ids any more.
+    pub fn release(&mut self, ticket: Ticket) {
+        self.pool.release(ticket);
+    }
+
+    /// Frees replaced tables that no reader holds any more; how many are left. Commits do it too; this is for a
+    /// quiet control loop.
+    pub fn reap(&mut self) -> usize {
+        self.table.reap()
+    }
+
+    fn record(&self, name: &str) -> Option<&Record> {
+        let place = *self.names.get(name)?;
+        self.records.get(place as usize)?.as_ref()
+    }
+
+    fn routed(&self, change: Change) -> Routed {
+        let (Change::Create { id, .. } | Change::Update { id, .. } | Change::Remove { id }) = change;
+        Routed {
+            shard: self.shard(id),
+            change,
+        }
+    }
+}
+
+/// How many pairs of ids the ports take, if the options make sense.
+fn check(options: &RegistryOptions) -> Result<u32, String> {
+    if options.shards == 0 {
+        return Err("there must be at least one shard".to_owned());
+    }
+    let ports = u32::try_from(options.ports.len()).unwrap_or(u32::MAX);
+    if ports > u32::from(u8::MAX) {
+        return Err(format!("{ports} ports are more than {}", u8::MAX));
+    }
+    if let Some(port) = options.ports.iter().find(|port| u32::from(port.peer.0) >= ports) {
+        return Err(format!(
+            "peer {} of port \"{}\" is none of the {ports} ports",
+            port.peer.0, port.name
+        ));
+    }
+    if ports * 2 > options.capacity {
+        return Err(format!(
+            "{ports} ports need {} queue ids of {}",
+            ports * 2,
+            options.capacity
+        ));
+    }
+    Ok(ports)
+}
