@@ -1,44 +1,71 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The PI banks of one shard: one for each Tupdate in use, indexed by the id's place in the shard.
+//!
+//! One set a shard, so that no two TX lcores write to one cache line.
 
-use aqm::Nanos;
+use aqm::{Nanos, PiBank};
 
 use crate::packet::QueueId;
-use crate::profiles::Profiles;
+use crate::profiles::{BankPlace, Profiles};
 
 /// The PI banks of one shard. Its lcore publishes and reads; the control lcore alone calls [`Self::update`].
 #[derive(Debug)]
 pub struct PiBanks {
     shard: u32,
     shards: u32,
-    tupdates: Vec<Nanos>,
+    banks: Vec<PiBank>,
 }
 
 impl PiBanks {
     /// For shard `shard` of `shards`, with queue ids below `capacity` (over all shards).
-    pub fn new(_profiles: &Profiles, shard: u32, shards: u32, _capacity: u32) -> Self {
-        Self { shard, shards, tupdates: Vec::new() }
+    pub fn new(profiles: &Profiles, shard: u32, shards: u32, capacity: u32) -> Self {
+        let local = local_capacity(shard, shards, capacity);
+        let bank = |plan: &crate::profiles::BankPlan| PiBank::new(plan.tupdate, local, plan.profiles.clone());
+        Self {
+            shard,
+            shards,
+            banks: profiles.banks().iter().map(bank).collect(),
+        }
     }
 
     /// How many banks there are.
     pub fn len(&self) -> usize {
-        self.tupdates.len()
+        self.banks.len()
     }
 
     /// Whether no profile has a PI controller.
     pub fn is_empty(&self) -> bool {
-        self.tupdates.is_empty()
+        self.banks.is_empty()
     }
 
     /// How often bank `bank` is due.
     pub fn tupdate(&self, bank: usize) -> Nanos {
-        self.tupdates.get(bank).copied().unwrap_or(Nanos::MAX)
+        self.banks.get(bank).map_or(Nanos::MAX, PiBank::tupdate)
+    }
+
+    /// When the next tick of bank `bank` is due: one interval after the last; zero before the first.
+    pub fn due(&self, bank: usize) -> Nanos {
+        self.banks.get(bank).map_or(Nanos::MAX, PiBank::due)
     }
 
     /// One tick of bank `bank`: updates p' of every id with a head set and reports ids that enter (`true`) or
-    /// leave (`false`) overload. Returns how many ids were updated.
-    pub fn update(&self, _bank: usize, _now: Nanos, _on_overload: &mut dyn FnMut(QueueId, bool)) -> u32 {
-        let _ = (self.shard, self.shards);
-        0
+    /// leave (`false`) overload. Returns how many ids were visited.
+    pub fn update(&self, bank: usize, now: Nanos, on_overload: &mut dyn FnMut(QueueId, bool)) -> u32 {
+        self.banks.get(bank).map_or(0, |bank| {
+            bank.update(now, &mut |local, overload| {
+                on_overload(QueueId(local * self.shards + self.shard), overload);
+            })
+        })
     }
+
+    /// The bank of a place.
+    #[inline]
+    pub(crate) fn get(&self, place: BankPlace) -> Option<&PiBank> {
+        self.banks.get(place.bank)
+    }
+}
+
+/// How many of the ids below `capacity` are those of `shard`.
+pub(crate) fn local_capacity(shard: u32, shards: u32, capacity: u32) -> usize {
+    capacity.saturating_sub(shard).div_ceil(shards.max(1)) as usize
 }

@@ -5,18 +5,22 @@
 //! drive the same objects.
 
 mod banks;
+mod budget;
 mod change;
 mod counters;
+mod discipline;
 mod histogram;
 mod overhead;
 mod overload;
-mod registry;
-mod table;
 mod packet;
 mod port;
 mod profiles;
+mod registry;
+mod shaper;
 mod shard;
 mod snapshot;
+mod table;
+mod wheel;
 
 pub use banks::PiBanks;
 pub use change::{Change, Direction, QueueKind, QueueSpec};
@@ -24,14 +28,14 @@ pub use counters::{
     AllTotals, Counter, DropReason, QueueCounters, QueueTotals, RingDrops, RxCounters, ShardCounters,
 };
 pub use histogram::{BINS, Histogram, SharedHistogram, Totals, upper_edges_us};
+pub use overload::{OverloadEvent, OverloadMonitor};
 pub use overhead::{PORT_FRAME_OVERHEAD, line_bytes};
 pub use packet::{Fifo, Meta, Packet, PortId, QueueId};
 pub use port::PortShared;
 pub use profiles::{ProfileError, Profiles};
-pub use shard::{Shard, ShardOptions};
-pub use snapshot::{QueuePart, QueueSnapshot};
-pub use overload::{OverloadEvent, OverloadMonitor};
 pub use registry::{
     Committed, Plan, RecordEdit, Registry, RegistryError, RegistryOptions, RegistryPort, Reserved, Routed, Ticket,
 };
+pub use shard::{Shard, ShardOptions};
+pub use snapshot::{QueuePart, QueueSnapshot};
 pub use table::{Class, Classifier, TableError, UnknownKind};

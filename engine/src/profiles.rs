@@ -5,7 +5,15 @@
 
 use std::collections::BTreeMap;
 
-use model::profile::Overhead;
+use aqm::{Backlog, BitsPerSec, DualPi2Config, DualPi2Params, Nanos, Pace, ParamError, PiParams};
+use model::profile::{Aqm, Compat, DualPi2, Native, Overhead, Overload};
+
+use crate::discipline::Discipline;
+
+/// A queue limit is never below this many full packets, or slow subscribers could not hold two.
+const LIMIT_PACKETS: u64 = 8;
+/// The PI target is at least the time of this many full packets at the served rate.
+const TARGET_PACKETS: u64 = 3;
 
 /// Why profiles cannot be turned into parameters.
 #[derive(Debug, thiserror::Error)]
@@ -13,6 +21,14 @@ pub enum ProfileError {
     /// More than an index can name.
     #[error("{0} profiles are more than 65,535")]
     TooMany(usize),
+    /// An AQM refuses its parameters.
+    #[error("profile {name:?}: {source}")]
+    Aqm {
+        /// The profile.
+        name: String,
+        /// What is wrong.
+        source: ParamError,
+    },
 }
 
 /// All profiles of a configuration.
@@ -20,6 +36,23 @@ pub enum ProfileError {
 pub struct Profiles {
     by_name: BTreeMap<String, u16>,
     list: Vec<ProfileParams>,
+    banks: Vec<BankPlan>,
+}
+
+/// The profiles that share a Tupdate.
+#[derive(Clone, Debug)]
+pub(crate) struct BankPlan {
+    pub(crate) tupdate: Nanos,
+    pub(crate) profiles: Vec<PiParams>,
+}
+
+/// A profile's place in a PI bank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BankPlace {
+    /// Which bank.
+    pub(crate) bank: usize,
+    /// Which of the bank's profiles.
+    pub(crate) profile: u16,
 }
 
 /// One profile on the packet path.
@@ -27,6 +60,41 @@ pub struct Profiles {
 pub(crate) struct ProfileParams {
     /// What a packet costs beyond its IP length.
     pub(crate) overhead: Overhead,
+    /// A full packet on the line.
+    pub(crate) mtu: u32,
+    /// Most packets of L and C together.
+    pub(crate) limit_packets: u32,
+    /// Which AQM.
+    pub(crate) discipline: Discipline,
+    /// Where its p' lives.
+    pub(crate) place: Option<BankPlace>,
+    limit: Nanos,
+    /// The kernel's arithmetic: PI runs whatever the backlog.
+    linux: bool,
+}
+
+impl ProfileParams {
+    /// Whether the PI controller should see the heads of these queues: from the backlog on at which p' is used,
+    /// so that conforming traffic touches no line of the bank; the kernel's controller always sees them.
+    #[inline]
+    pub(crate) fn watches(&self, l: Backlog, c: Backlog) -> bool {
+        self.place.is_some() && (self.linux && l.packets + c.packets > 0 || self.discipline.needs_p(0, l, c))
+    }
+
+    /// The limit on the bytes of L and C together at a rate.
+    pub(crate) fn limit_bytes(&self, rate: BitsPerSec) -> u32 {
+        let bytes = u128::from(rate.0) * u128::from(self.limit.0) / 8_000_000_000;
+        let bytes = bytes.max(u128::from(LIMIT_PACKETS * u64::from(self.mtu)));
+        u32::try_from(bytes).unwrap_or(u32::MAX)
+    }
+
+    /// The PI target at a served rate.
+    pub(crate) fn target(&self, served: Pace) -> Nanos {
+        let least = served.time(TARGET_PACKETS * u64::from(self.mtu));
+        self.discipline
+            .pi()
+            .map_or(Nanos::ZERO, |pi| pi.target().max(least))
+    }
 }
 
 impl Profiles {
@@ -35,19 +103,63 @@ impl Profiles {
     /// # Errors
     /// When there are too many, or an AQM refuses its parameters.
     pub fn new(profiles: &BTreeMap<String, model::Profile>) -> Result<Self, ProfileError> {
-        let mut by_name = BTreeMap::new();
-        let mut list = Vec::with_capacity(profiles.len());
+        let mut all = Self {
+            by_name: BTreeMap::new(),
+            list: Vec::with_capacity(profiles.len()),
+            banks: Vec::new(),
+        };
         for (name, profile) in profiles {
-            let index = u16::try_from(list.len()).map_err(|_| ProfileError::TooMany(profiles.len()))?;
-            by_name.insert(name.clone(), index);
-            list.push(ProfileParams { overhead: profile.overhead });
+            let index = u16::try_from(all.list.len()).map_err(|_| ProfileError::TooMany(profiles.len()))?;
+            let refused = |source| ProfileError::Aqm {
+                name: name.clone(),
+                source,
+            };
+            let discipline = discipline(profile).map_err(refused)?;
+            let place = discipline.pi().map(|pi| all.place(pi));
+            all.by_name.insert(name.clone(), index);
+            all.list.push(ProfileParams {
+                overhead: profile.overhead,
+                mtu: profile.mtu,
+                limit_packets: profile.limit_packets.unwrap_or(u32::MAX),
+                discipline,
+                place,
+                limit: Nanos::from_micros(profile.limit_us),
+                linux: is_linux(&profile.aqm),
+            });
         }
-        Ok(Self { by_name, list })
+        Ok(all)
+    }
+
+    /// A place in the bank of this Tupdate.
+    fn place(&mut self, pi: PiParams) -> BankPlace {
+        let known = self.banks.iter().position(|plan| plan.tupdate == pi.tupdate());
+        let bank = known.unwrap_or_else(|| {
+            self.banks.push(BankPlan {
+                tupdate: pi.tupdate(),
+                profiles: Vec::new(),
+            });
+            self.banks.len() - 1
+        });
+        let profiles = &mut self.banks[bank].profiles;
+        profiles.push(pi);
+        // there are no more than profiles with an index
+        BankPlace {
+            bank,
+            profile: u16::try_from(profiles.len() - 1).unwrap_or(u16::MAX),
+        }
     }
 
     /// The index of a profile.
     pub fn index(&self, name: &str) -> Option<u16> {
         self.by_name.get(name).copied()
+    }
+
+    /// The name of a profile.
+    pub fn name(&self, index: u16) -> Option<&str> {
+        self.by_name
+            .iter()
+            .find(|(_, known)| **known == index)
+            .map(|(name, _)| name.as_str())
     }
 
     /// How many there are.
@@ -58,5 +170,67 @@ impl Profiles {
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
+    }
+
+    /// Parameters by index.
+    #[inline]
+    pub(crate) fn get(&self, index: u16) -> Option<&ProfileParams> {
+        self.list.get(usize::from(index))
+    }
+
+    /// One bank for each Tupdate in use.
+    pub(crate) fn banks(&self) -> &[BankPlan] {
+        &self.banks
+    }
+}
+
+/// Whether an AQM is to use the kernel's arithmetic.
+const fn is_linux(aqm: &Aqm) -> bool {
+    match aqm {
+        Aqm::DualPi2(keys) | Aqm::Pi2(keys) => matches!(keys.compat, Compat::Linux),
+        Aqm::Fifo => false,
+    }
+}
+
+/// The AQM of a profile.
+fn discipline(profile: &model::Profile) -> Result<Discipline, ParamError> {
+    Ok(match &profile.aqm {
+        Aqm::DualPi2(keys) => Discipline::DualPi2(DualPi2Params::new(&config(profile, keys))?),
+        Aqm::Pi2(keys) => Discipline::Pi2(DualPi2Params::new(&config(profile, keys))?),
+        Aqm::Fifo => Discipline::Fifo,
+    })
+}
+
+/// Keys of a profile in the AQM's own terms.
+fn config(profile: &model::Profile, keys: &DualPi2) -> DualPi2Config {
+    DualPi2Config {
+        target: Nanos::from_micros(keys.target_us),
+        tupdate: Nanos::from_micros(keys.tupdate_us),
+        alpha_hz: keys.alpha_hz,
+        beta_hz: keys.beta_hz,
+        coupling: keys.coupling,
+        native: match keys.native {
+            Native::Ramp { min_us, range_us } => aqm::Native::Ramp {
+                min: Nanos::from_micros(min_us),
+                range: Nanos::from_micros(range_us),
+            },
+            Native::Step { threshold_us } => aqm::Native::Step {
+                threshold: Nanos::from_micros(threshold_us),
+            },
+        },
+        floor_packets: keys.floor_packets,
+        mtu: profile.mtu,
+        classic_protection_percent: keys.classic_protection_percent,
+        overload: match keys.overload {
+            Overload::Drop => aqm::Overload::Drop,
+            Overload::Overflow => aqm::Overload::Overflow,
+        },
+        any_ect: keys.any_ect,
+        l4s: profile.l4s,
+        ecn: profile.ecn,
+        compat: match keys.compat {
+            Compat::Rfc => aqm::Compat::Rfc,
+            Compat::Linux => aqm::Compat::Linux,
+        },
     }
 }

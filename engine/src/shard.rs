@@ -1,18 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A shard: the queue ids one lcore owns, from enqueue to departure.
+//!
+//! An id with packets stands on the wheel of one port, that of the packet it would send next; an id without
+//! stands nowhere and costs nothing. When the next packet leaves by another port, the id moves to that port's
+//! wheel and keeps its wait.
+//!
+//! Invariants: a packet that comes is sent, dropped and counted, or queued; an id with packets is on a wheel;
+//! nothing here allocates after [`Shard::new`] or panics on any sequence of calls: what makes no sense (a packet
+//! or change for an id that is not there) is counted.
 
-use std::marker::PhantomData;
+mod changes;
+mod lane;
+mod record;
+mod tally;
+mod visit;
+
 use std::sync::Arc;
 
-use aqm::Nanos;
+use aqm::{BitsPerSec, Nanos, Queue, Stamp};
 
-use crate::banks::PiBanks;
-use crate::change::Change;
-use crate::counters::{RingDrops, ShardCounters};
-use crate::packet::{Packet, PortId, QueueId};
+use crate::banks::{PiBanks, local_capacity};
+use crate::budget::Budget;
+use crate::change::{Direction, QueueKind};
+use crate::counters::{DropReason, RingDrops, ShardCounters};
+use crate::overhead::{PORT_FRAME_OVERHEAD, line_bytes};
+use crate::packet::{Meta, Packet, PortId, QueueId};
 use crate::port::PortShared;
 use crate::profiles::Profiles;
-use crate::snapshot::QueueSnapshot;
+use crate::snapshot::{QueuePart, QueueSnapshot};
+use crate::wheel::slot_from;
+use lane::Lane;
+use record::Record;
+use tally::{Tally, Whose};
 
 /// What a shard is built from.
 #[derive(Clone, Debug)]
@@ -39,59 +58,351 @@ pub struct ShardOptions {
     pub ring_drops: Arc<RingDrops>,
 }
 
+/// Rate of an unknown queue and of control traffic where neither they nor their port have one.
+const UNKNOWN_RATE: BitsPerSec = BitsPerSec(400_000_000_000);
+const CONTROL_RATE: BitsPerSec = BitsPerSec(10_000_000);
+/// Control traffic may take this part of its port: 1 %.
+const CONTROL_PART: u64 = 100;
+/// Burst of control traffic as time at its rate; never less than two full frames.
+const CONTROL_BURST: Nanos = Nanos::from_millis(10);
+
+/// Control and unknown ids that a shard may have for each port: each in both directions.
+const RESERVED_PER_PORT: usize = 4;
+/// The PI target in force is remembered in units of 1024 ns.
+const TARGET_SHIFT: u32 = 10;
+
+/// Wheel entries a lane has beyond one an id, for those that a change outdates: see [`Shard::unschedule`].
+const fn spare_entries(ids: usize) -> usize {
+    1_024 + ids / 16
+}
+
+/// A queue id of control or unknown traffic.
+#[derive(Clone, Copy, Debug)]
+struct Reserved {
+    local: usize,
+    port: PortId,
+    /// Its rate is the port's.
+    open: bool,
+}
+
 /// The queue ids one lcore owns.
+#[derive(Debug)]
 pub struct Shard<P: Packet> {
     options: ShardOptions,
-    packets: PhantomData<P>,
+    records: Box<[Record<P::Fifo>]>,
+    lanes: Box<[Lane]>,
+    budget: Budget,
+    tally: Tally,
+    reserved: Vec<Reserved>,
+    queued: u64,
+    /// The latest time told.
+    now: Nanos,
+    misdirected: u64,
+}
+
+/// Where an admitted packet goes.
+#[derive(Clone, Copy, Debug)]
+struct Admitted {
+    local: usize,
+    whose: Whose,
+    /// What it counts on the subscriber's line.
+    bytes: u32,
+    lane: usize,
 }
 
 impl<P: Packet> Shard<P> {
-    /// A shard without queue ids.
+    /// A shard without queue ids. All memory it will ever use is taken here.
     pub fn new(options: ShardOptions) -> Self {
-        Self { options, packets: PhantomData }
+        let ids = local_capacity(options.index, options.shards, options.capacity);
+        let entries = ids + spare_entries(ids);
+        Self {
+            records: (0..ids).map(|_| Record::default()).collect(),
+            lanes: options.ports.iter().map(|_| Lane::new(entries)).collect(),
+            budget: Budget::new(options.buffers),
+            tally: Tally::new(Arc::clone(&options.counters), ids),
+            reserved: Vec::with_capacity(RESERVED_PER_PORT * options.ports.len()),
+            queued: 0,
+            now: Nanos::ZERO,
+            misdirected: 0,
+            options,
+        }
     }
 
     /// Takes a packet whose metadata RX has set: queued, or dropped and counted.
-    pub fn enqueue(&mut self, _now: Nanos, packet: P) {
-        drop(packet);
+    #[inline]
+    pub fn enqueue(&mut self, now: Nanos, packet: P) {
+        self.now = self.now.max(now);
+        let meta = packet.meta();
+        match self.judge(now, &packet, meta) {
+            Ok(admitted) => {
+                self.tally.arrived(admitted.whose, meta.ecn);
+                self.accept(now, packet, admitted);
+            }
+            Err((whose, reason)) => {
+                self.tally.arrived(whose, meta.ecn);
+                self.tally.dropped(whose, reason, meta.ecn);
+            }
+        }
     }
 
-    /// Appends to `out` up to `room` packets that leave `port` now, oldest due first; returns how many.
-    /// `out` never grows past its capacity. Call it with `room` 0 while the port refuses packets: the port's
-    /// clock then stops.
-    pub fn dequeue(&mut self, _now: Nanos, _port: PortId, _out: &mut Vec<P>, _room: usize) -> usize {
-        0
+    /// Whether there is a place for a packet, and which.
+    #[inline]
+    fn judge(&mut self, now: Nanos, packet: &P, meta: Meta) -> Result<Admitted, (Whose, DropReason)> {
+        let Some((local, record)) = self
+            .local(meta.queue_id)
+            .and_then(|at| Some((at, self.records.get(at)?)))
+        else {
+            self.misdirected += 1;
+            return Err((Whose::nobody(Direction::Down), DropReason::Removed));
+        };
+        let Some(params) = self.options.profiles.get(record.profile).filter(|_| record.live) else {
+            let direction = record.direction;
+            self.misdirected += 1;
+            return Err((Whose::nobody(direction), DropReason::Removed));
+        };
+        let control = record.kind == QueueKind::Control;
+        let queue = if control {
+            Queue::Classic
+        } else {
+            params.discipline.classify(meta.ecn, meta.rule)
+        };
+        let whose = Whose {
+            local: Some(local),
+            direction: record.direction,
+            queue,
+        };
+        let lane = usize::from(meta.egress.0);
+        if !self.lanes.get(lane).is_some_and(|lane| lane.up) {
+            return Err((whose, DropReason::Link));
+        }
+        let bytes = line_bytes(params.overhead, meta.l3_bytes);
+        // RFC 9332 figure 3: before classification matters, on both queues, the packet's own size not counted
+        if record.bytes() + u64::from(params.mtu) > u64::from(record.limit_bytes)
+            || record.packets() >= params.limit_packets
+        {
+            return Err((whose, DropReason::Tail));
+        }
+        if !self.budget.admits(record.buffers, packet.buffers()) {
+            return Err((whose, DropReason::Pool));
+        }
+        if control && !self.police(now, local, packet.frame_bytes()) {
+            self.tally.control_limited(whose.direction);
+            return Err((whose, DropReason::Tail));
+        }
+        Ok(Admitted {
+            local,
+            whose,
+            bytes,
+            lane,
+        })
     }
 
-    /// When [`Self::dequeue`] could next yield something for `port`, in real time; `None`: not before another
-    /// packet comes. For drivers in virtual time.
-    pub fn next_event(&self, _port: PortId) -> Option<Nanos> {
-        None
+    /// Whether control traffic stays within its part of the port.
+    fn police(&mut self, now: Nanos, local: usize, frame_bytes: u32) -> bool {
+        let shaper = &mut self.records[local].shaper;
+        let two = shaper.pace().time(2 * u64::from(1_514 + PORT_FRAME_OVERHEAD));
+        shaper.police(now, CONTROL_BURST.max(two), frame_bytes + PORT_FRAME_OVERHEAD)
     }
 
-    /// Applies a change.
-    pub fn apply(&mut self, _now: Nanos, _change: Change) {}
+    /// Queues a packet, and puts its id on the wheel if it was idle.
+    #[inline]
+    fn accept(&mut self, now: Nanos, packet: P, admitted: Admitted) {
+        let Admitted {
+            local,
+            whose,
+            bytes,
+            lane,
+        } = admitted;
+        self.budget.take(packet.buffers());
+        self.queued += 1;
+        let record = &mut self.records[local];
+        record.push(whose.queue, packet, bytes);
+        if record.kind == QueueKind::Control {
+            self.lanes[lane].control += 1;
+            return;
+        }
+        let head_changed = record.packets_in(whose.queue) == 1;
+        if !record.scheduled {
+            self.join(now, local, lane);
+        }
+        let record = &self.records[local];
+        if (head_changed || !record.watched)
+            && let Some(params) = self.options.profiles.get(record.profile)
+            && params.watches(record.l(), record.c())
+        {
+            self.watch(local);
+        }
+    }
 
-    /// Link down: what is queued for `port` is dropped as `link`, and so is what arrives until it is up again.
-    pub fn set_link(&mut self, _now: Nanos, _port: PortId, _up: bool) {}
+    /// An idle id comes back: on the wheel of `lane`, at the wheel's time.
+    #[inline]
+    fn join(&mut self, now: Nanos, local: usize, lane: usize) {
+        self.change_lane(now, local, lane);
+        let time = self.lanes[lane].time(&self.options.ports[lane], now);
+        let record = &mut self.records[local];
+        let mtu = self
+            .options
+            .profiles
+            .get(record.profile)
+            .map_or(0, |params| params.mtu);
+        record.shaper.join(time, mtu);
+        let slot = slot_from(record.shaper.due());
+        self.schedule(local, slot);
+    }
+
+    /// Takes an id's wait over to another port's clock.
+    #[inline]
+    fn change_lane(&mut self, now: Nanos, local: usize, lane: usize) {
+        let old = usize::from(self.records[local].lane);
+        if old == lane {
+            return;
+        }
+        let ports = &self.options.ports;
+        let from = self.lanes[old].time(&ports[old], now);
+        let to = self.lanes[lane].time(&ports[lane], now);
+        let record = &mut self.records[local];
+        record.shaper.change_clock(from, to);
+        // ports are numbered in 8 bits
+        record.lane = u8::try_from(lane).unwrap_or(u8::MAX);
+    }
+
+    /// Puts an id on its wheel. Should the wheel refuse (it never does, it is as large as it needs to be), the
+    /// id's next packet tries again.
+    #[inline]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "an id's place is below 2^32; slots are told apart by their low half"
+    )]
+    fn schedule(&mut self, local: usize, slot: u64) {
+        let record = &mut self.records[local];
+        if let Some(slot) = self.lanes[usize::from(record.lane)]
+            .wheel
+            .insert(local as u32, slot)
+        {
+            record.slot = slot as u32;
+            record.scheduled = true;
+        }
+    }
+
+    /// Takes an id off its wheel. Its entry stays behind and is passed over when it comes up, if there is an
+    /// entry to spare; else the id keeps it and is looked at then.
+    fn unschedule(&mut self, local: usize) {
+        let spare = spare_entries(self.records.len());
+        let record = &mut self.records[local];
+        let lane = &mut self.lanes[usize::from(record.lane)];
+        if record.scheduled && (lane.stale as usize) < spare {
+            lane.stale += 1;
+            record.scheduled = false;
+        }
+    }
+
+    /// Tells the PI bank what waits, and the target that the served rate asks for.
+    #[inline]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "an id's place is below 2^32; targets are below 4 s"
+    )]
+    fn watch(&mut self, local: usize) {
+        let record = &mut self.records[local];
+        let Some(params) = self.options.profiles.get(record.profile) else {
+            return;
+        };
+        let Some((place, bank)) = params
+            .place
+            .and_then(|at| Some((at, self.options.banks.get(at)?)))
+        else {
+            return;
+        };
+        let id = local as u32;
+        let watched = params.watches(record.l(), record.c());
+        if watched {
+            let served = self.lanes[usize::from(record.lane)].served(record.plan());
+            let target = params.target(served);
+            let units = (target.0 >> TARGET_SHIFT) as u32;
+            if units.abs_diff(record.target) > record.target / 8 {
+                record.target = units;
+                bank.assign(id, place.profile, target);
+            }
+            let head = |queue| record.front::<P>(queue).map(|meta| meta.arrival);
+            bank.publish(id, head(Queue::L4s), head(Queue::Classic));
+        } else if record.watched {
+            bank.publish(id, None, None);
+        }
+        record.watched = watched;
+    }
 
     /// One consistent copy of a queue id's counters and state; `None` for an id not in use.
-    pub fn snapshot(&self, _id: QueueId) -> Option<QueueSnapshot> {
-        None
+    pub fn snapshot(&mut self, id: QueueId) -> Option<QueueSnapshot> {
+        let local = self.local(id)?;
+        self.tally
+            .fold_ring_drops(local, self.options.ring_drops.take(id));
+        let record = self.records.get(local).filter(|record| record.live)?;
+        let [l4s, classic] = self.tally.copy(local)?;
+        let params = self.options.profiles.get(record.profile)?;
+        let p_prime = params
+            .place
+            .and_then(|place| self.options.banks.get(place))
+            .map(|bank| bank.p_prime(index(local)));
+        let p_prime = p_prime.unwrap_or_default();
+        Some(QueueSnapshot {
+            l4s: QueuePart {
+                counters: l4s,
+                queued: record.l().packets.into(),
+            },
+            classic: QueuePart {
+                counters: classic,
+                queued: record.c().packets.into(),
+            },
+            p_prime,
+            overload: params.discipline.pi().is_some_and(|pi| pi.is_overload(p_prime)),
+        })
     }
 
     /// Packets queued.
     pub fn queued(&self) -> u64 {
-        0
+        self.queued
     }
 
     /// Packet buffers held.
     pub fn buffers_used(&self) -> u32 {
-        0
+        self.budget.used()
+    }
+
+    /// Packets and changes that came for ids which are not there.
+    pub fn misdirected(&self) -> u64 {
+        self.misdirected
+    }
+
+    /// Times that a wheel had no room; 0 unless there is a bug.
+    pub fn wheel_refused(&self) -> u64 {
+        self.lanes.iter().map(|lane| lane.wheel.refused()).sum()
     }
 
     /// What this shard was built from.
     pub fn options(&self) -> &ShardOptions {
         &self.options
     }
+
+    /// The place of an id in this shard.
+    #[inline]
+    fn local(&self, id: QueueId) -> Option<usize> {
+        let shards = self.options.shards.max(1);
+        (id.0 % shards == self.options.index).then_some((id.0 / shards) as usize)
+    }
+}
+
+/// A place as the PI bank counts it.
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "places are below the capacity, a u32"
+)]
+const fn index(local: usize) -> u32 {
+    local as u32
+}
+
+/// Units of 64 ns from an arrival to `now`, 0 where the stamps run backwards.
+#[inline]
+const fn delay_units(now: Stamp, arrival: Stamp) -> u32 {
+    let units = now.0.wrapping_sub(arrival.0);
+    if units.cast_signed() < 0 { 0 } else { units }
 }

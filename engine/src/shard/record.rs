@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The hot record of a queue id: all that the packet path touches, in two cache lines; counters are elsewhere.
+//!
+//! Invariant: `waits` tells exactly what the FIFOs hold, in packets and in bytes as the id's profile counts them.
+
+use aqm::{Backlog, Pace, Queue};
+
+use crate::change::{Direction, QueueKind};
+use crate::discipline::State;
+use crate::overhead::line_bytes;
+use crate::packet::{Fifo, Meta, Packet};
+use crate::profiles::ProfileParams;
+use crate::shaper::Shaper;
+
+/// One queue id on the packet path.
+#[derive(Debug)]
+#[repr(align(64))]
+pub(crate) struct Record<F> {
+    /// L and C.
+    fifos: [F; 2],
+    /// What they hold.
+    waits: [Backlog; 2],
+    pub(crate) shaper: Shaper,
+    pub(crate) aqm: State,
+    /// Limit on the bytes of both queues.
+    pub(crate) limit_bytes: u32,
+    /// Packet buffers held.
+    pub(crate) buffers: u32,
+    /// Low half of the slot it is scheduled in.
+    pub(crate) slot: u32,
+    /// The PI target in force, in units of 1024 ns.
+    pub(crate) target: u32,
+    pub(crate) profile: u16,
+    /// The port on whose wheel it is.
+    pub(crate) lane: u8,
+    pub(crate) direction: Direction,
+    pub(crate) kind: QueueKind,
+    /// In use.
+    pub(crate) live: bool,
+    /// On the wheel.
+    pub(crate) scheduled: bool,
+    /// The PI bank holds a head of it.
+    pub(crate) watched: bool,
+}
+
+// with FIFOs of 8 bytes, as those of mbufs are
+const _: () = assert!(
+    size_of::<Record<[u32; 2]>>() <= 128,
+    "the hot record is two cache lines"
+);
+
+impl<F: Default> Default for Record<F> {
+    fn default() -> Self {
+        Self {
+            fifos: Default::default(),
+            waits: Default::default(),
+            shaper: Shaper::default(),
+            aqm: State::None,
+            limit_bytes: 0,
+            buffers: 0,
+            slot: 0,
+            target: 0,
+            profile: 0,
+            lane: 0,
+            direction: Direction::Down,
+            kind: QueueKind::Subscriber,
+            live: false,
+            scheduled: false,
+            watched: false,
+        }
+    }
+}
+
+impl<F> Record<F> {
+    /// What L holds.
+    #[inline]
+    pub(crate) fn l(&self) -> Backlog {
+        self.waits[Queue::L4s as usize]
+    }
+
+    /// What C holds.
+    #[inline]
+    pub(crate) fn c(&self) -> Backlog {
+        self.waits[Queue::Classic as usize]
+    }
+
+    /// Packets in both.
+    #[inline]
+    pub(crate) fn packets(&self) -> u32 {
+        self.l().packets + self.c().packets
+    }
+
+    /// Packets in one.
+    #[inline]
+    pub(crate) fn packets_in(&self, queue: Queue) -> u32 {
+        self.waits[queue as usize].packets
+    }
+
+    /// Bytes in both.
+    #[inline]
+    pub(crate) fn bytes(&self) -> u64 {
+        u64::from(self.l().bytes) + u64::from(self.c().bytes)
+    }
+
+    /// Whether an entry of `lane` in `slot` stands for it.
+    #[inline]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "entries are 67 ms old at most, the low half tells slots 2 hours apart"
+    )]
+    pub(crate) fn is_at(&self, lane: usize, slot: u64) -> bool {
+        self.scheduled && usize::from(self.lane) == lane && self.slot == slot as u32
+    }
+
+    /// Metadata of the oldest packet of a queue.
+    #[inline]
+    pub(crate) fn front<P>(&self, queue: Queue) -> Option<Meta>
+    where
+        F: Fifo<P>,
+    {
+        self.fifos[queue as usize].front()
+    }
+
+    /// Appends a packet that counts `bytes`.
+    #[inline]
+    pub(crate) fn push<P: Packet<Fifo = F>>(&mut self, queue: Queue, packet: P, bytes: u32)
+    where
+        F: Fifo<P>,
+    {
+        let waits = &mut self.waits[queue as usize];
+        waits.packets += 1;
+        waits.bytes = waits.bytes.saturating_add(bytes);
+        self.buffers += packet.buffers();
+        self.fifos[queue as usize].push(packet);
+    }
+
+    /// Takes the oldest packet of a queue, with what it counts.
+    #[inline]
+    pub(crate) fn pop<P: Packet<Fifo = F>>(
+        &mut self,
+        queue: Queue,
+        params: &ProfileParams,
+    ) -> Option<(P, Meta, u32)>
+    where
+        F: Fifo<P>,
+    {
+        let waits = &mut self.waits[queue as usize];
+        let Some(packet) = self.fifos[queue as usize].pop() else {
+            debug_assert!(waits.packets == 0, "a FIFO lost packets");
+            *waits = Backlog::default();
+            return None;
+        };
+        let meta = packet.meta();
+        let bytes = line_bytes(params.overhead, meta.l3_bytes);
+        waits.packets = waits.packets.saturating_sub(1);
+        waits.bytes = if waits.packets == 0 {
+            0
+        } else {
+            waits.bytes.saturating_sub(bytes)
+        };
+        self.buffers = self.buffers.saturating_sub(packet.buffers());
+        Some((packet, meta, bytes))
+    }
+
+    /// Counts the bytes of what waits anew: the overhead of its profile has changed.
+    pub(crate) fn recount<P: Packet<Fifo = F>>(&mut self, params: &ProfileParams)
+    where
+        F: Fifo<P>,
+    {
+        for (fifo, waits) in self.fifos.iter_mut().zip(&mut self.waits) {
+            waits.bytes = 0;
+            for _ in 0..waits.packets {
+                let Some(packet) = fifo.pop() else { break };
+                waits.bytes = waits
+                    .bytes
+                    .saturating_add(line_bytes(params.overhead, packet.meta().l3_bytes));
+                fifo.push(packet);
+            }
+        }
+    }
+
+    /// The pace of its plan.
+    #[inline]
+    pub(crate) fn plan(&self) -> Pace {
+        self.shaper.pace()
+    }
+}

@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Departures: the wheel names the id, the discipline its packet, the AQM that packet's fate.
+//!
+//! A visit sends as many packets as are due in the slot being served, within bounds: [`VISIT_PACKETS`] sent and
+//! [`VISIT_DROPS`] dropped, then the id queues again behind the others of its slot. Time does not pass that
+//! slot before all of it is served, so bounds cost nobody its rate.
+
+use aqm::{Cause, Head, Left, Nanos, Pace, Prob, Queue, Stamp, Verdict};
+
+use super::tally::Whose;
+use super::{Shard, delay_units, index};
+use crate::change::QueueKind;
+use crate::counters::DropReason;
+use crate::packet::{Packet, PortId};
+use crate::wheel::{slot_at, slot_from, slot_time};
+
+/// Packets that one visit may send.
+const VISIT_PACKETS: usize = 64;
+/// Packets that one visit may drop.
+const VISIT_DROPS: usize = 32;
+/// Visits of one call beyond two for each packet it may send.
+const SPARE_VISITS: usize = 64;
+
+/// A call's circumstances.
+#[derive(Clone, Copy, Debug)]
+struct Call {
+    now: Nanos,
+    stamp: Stamp,
+    lane: usize,
+    /// `out` may become as long as this.
+    limit: usize,
+    virtual_now: Nanos,
+}
+
+/// How a visit ended.
+#[derive(Clone, Copy, Debug)]
+enum End {
+    /// Nothing is left.
+    Empty,
+    /// The next packet is not due yet.
+    Wait,
+    /// More is due: a bound or the port ended the visit.
+    Again,
+    /// The next packet leaves by another port.
+    Move(usize),
+}
+
+impl<P: Packet> Shard<P> {
+    /// Appends to `out` up to `room` packets that leave `port` now, oldest due first; returns how many.
+    /// `out` never grows past its capacity. Call it with `room` 0 while the port refuses packets: the port's
+    /// clock then stops.
+    pub fn dequeue(&mut self, now: Nanos, port: PortId, out: &mut Vec<P>, room: usize) -> usize {
+        self.now = self.now.max(now);
+        let lane = usize::from(port.0);
+        let (Some(shared), Some(state)) = (self.options.ports.get(lane), self.lanes.get_mut(lane)) else {
+            return 0;
+        };
+        let before = out.len();
+        let room = room.min(out.capacity() - before);
+        let rate_changed = state.purse.set_rate(shared.rate());
+        state.begin(shared, now, room);
+        let virtual_now = state.virtual_at(shared, now);
+        let up = state.up;
+        if rate_changed {
+            self.follow_port_rate(now, port);
+        }
+        if up && room > 0 {
+            let call = Call {
+                now,
+                stamp: Stamp::at(now),
+                lane,
+                limit: before + room,
+                virtual_now,
+            };
+            self.send_control(&call, out);
+            self.turn(&call, out, 2 * room + SPARE_VISITS);
+        }
+        out.len() - before
+    }
+
+    /// Turns the wheel up to virtual now, or to where the port or a bound stops it.
+    fn turn(&mut self, call: &Call, out: &mut Vec<P>, visits: usize) {
+        for _ in 0..visits {
+            if out.len() >= call.limit {
+                return;
+            }
+            let lane = &mut self.lanes[call.lane];
+            let Some(first) = lane
+                .wheel
+                .first()
+                .filter(|&first| slot_time(first) <= call.virtual_now)
+            else {
+                return lane.wheel.advance(slot_at(call.virtual_now));
+            };
+            lane.wheel.advance(first);
+            if !lane.admits(&self.options.ports[call.lane], call.now) {
+                return;
+            }
+            let Some(id) = lane.wheel.pop() else { return };
+            if let Some(next) = lane.wheel.peek() {
+                mem::prefetch_index(&self.records, next as usize);
+            }
+            self.visit(call, id as usize, out);
+        }
+    }
+
+    /// Serves one entry of the current slot.
+    fn visit(&mut self, call: &Call, local: usize, out: &mut Vec<P>) {
+        let lane = &mut self.lanes[call.lane];
+        let slot = lane.wheel.current();
+        let Some(record) = self
+            .records
+            .get_mut(local)
+            .filter(|record| record.is_at(call.lane, slot))
+        else {
+            lane.stale = lane.stale.saturating_sub(1);
+            return;
+        };
+        record.scheduled = false;
+        let end = self.serve(call, local, slot, out);
+        match end {
+            End::Empty => {
+                let record = &mut self.records[local];
+                if let Some(params) = self.options.profiles.get(record.profile) {
+                    params.discipline.drained(&mut record.aqm);
+                }
+            }
+            End::Wait => {
+                let due = slot_from(self.records[local].shaper.due());
+                self.schedule(local, due);
+            }
+            End::Again => self.schedule(local, slot),
+            End::Move(to) => {
+                self.change_lane(call.now, local, to);
+                let due = slot_from(self.records[local].shaper.due());
+                self.schedule(local, due);
+            }
+        }
+        self.watch(local);
+    }
+
+    /// Sends what is due of an id.
+    fn serve(&mut self, call: &Call, local: usize, slot: u64, out: &mut Vec<P>) -> End {
+        let at = slot_time(slot);
+        let served = self.lanes[call.lane].served(self.records[local].plan());
+        let mut p_prime = None;
+        let limit = call.limit.min(out.len() + VISIT_PACKETS);
+        let mut drops = 0;
+        loop {
+            let record = &self.records[local];
+            let Some(params) = self.options.profiles.get(record.profile) else {
+                return End::Empty;
+            };
+            let Some(queue) = params.discipline.select(&record.aqm, record.l(), record.c()) else {
+                return End::Empty;
+            };
+            if record.shaper.due() > at {
+                return End::Wait;
+            }
+            if out.len() >= limit || drops >= VISIT_DROPS {
+                return End::Again;
+            }
+            let egress = record
+                .front::<P>(queue)
+                .map_or(call.lane, |meta| usize::from(meta.egress.0));
+            if egress != call.lane {
+                if self.lanes.get(egress).is_some_and(|lane| lane.up) {
+                    return End::Move(egress);
+                }
+                self.discard(local, queue, DropReason::Link);
+                drops += 1;
+                continue;
+            }
+            if !self.lanes[call.lane].admits(&self.options.ports[call.lane], call.now) {
+                return End::Again;
+            }
+            match self.depart(call, local, queue, served, &mut p_prime) {
+                Some(packet) => {
+                    self.tally.lag(units(call.virtual_now.since(at)));
+                    out.push(packet);
+                }
+                None => drops += 1,
+            }
+        }
+    }
+
+    /// Takes the head of a queue and lets the AQM decide: the packet to send, or none if it was dropped.
+    #[inline]
+    fn depart(
+        &mut self,
+        call: &Call,
+        local: usize,
+        queue: Queue,
+        served: Pace,
+        p_prime: &mut Option<Prob>,
+    ) -> Option<P> {
+        let record = &mut self.records[local];
+        let params = self.options.profiles.get(record.profile)?;
+        let (mut packet, meta, bytes) = record.pop::<P>(queue, params)?;
+        self.budget.give(packet.buffers());
+        self.queued = self.queued.saturating_sub(1);
+        let (l, c) = (record.l(), record.c());
+        let p_prime = match params.place.and_then(|place| self.options.banks.get(place)) {
+            Some(bank) if params.discipline.needs_p(bytes, l, c) => {
+                *p_prime.get_or_insert_with(|| bank.p_prime(index(local)))
+            }
+            _ => Prob::ZERO,
+        };
+        let sojourn = call.stamp.since(meta.arrival);
+        let head = Head {
+            queue,
+            ecn: meta.ecn,
+            rule: meta.rule,
+            bytes,
+            sojourn,
+            step_eligible: true,
+        };
+        let left = Left {
+            l,
+            c,
+            pace: served,
+            p_prime,
+        };
+        let whose = Whose {
+            local: Some(local),
+            direction: record.direction,
+            queue,
+        };
+        match params.discipline.decide(&mut record.aqm, &head, &left) {
+            Verdict::Pass => {}
+            Verdict::Mark(_) => {
+                packet.mark_ce();
+                self.tally.marked(whose);
+            }
+            Verdict::Drop(cause) => {
+                let reason = if cause == Cause::Overload {
+                    DropReason::Overload
+                } else {
+                    DropReason::Aqm
+                };
+                self.tally.dropped(whose, reason, meta.ecn);
+                return None;
+            }
+        }
+        record.shaper.sent(bytes);
+        let other_waits = record.packets_in(queue.other()) > 0;
+        params.discipline.sent(&mut record.aqm, queue, bytes, other_waits);
+        self.lanes[call.lane].purse.spend(packet.frame_bytes());
+        self.tally
+            .forwarded(whose, meta.l3_bytes.into(), delay_units(call.stamp, meta.arrival));
+        Some(packet)
+    }
+
+    /// Sends control traffic, ahead of all and without waiting for the port's shaper, which it spends.
+    fn send_control(&mut self, call: &Call, out: &mut Vec<P>) {
+        if self.lanes[call.lane].control == 0 {
+            return;
+        }
+        for at in 0..self.reserved.len() {
+            let local = self.reserved[at].local;
+            while out.len() < call.limit && self.control_waits(call.lane, local) {
+                out.extend(self.depart_control(call, local));
+            }
+        }
+    }
+
+    /// Whether an id's next packet is control traffic for this port.
+    fn control_waits(&self, lane: usize, local: usize) -> bool {
+        let record = &self.records[local];
+        record.kind == QueueKind::Control
+            && record
+                .front::<P>(Queue::Classic)
+                .is_some_and(|meta| usize::from(meta.egress.0) == lane)
+    }
+
+    fn depart_control(&mut self, call: &Call, local: usize) -> Option<P> {
+        let record = &mut self.records[local];
+        let params = self.options.profiles.get(record.profile)?;
+        let (packet, meta, _) = record.pop::<P>(Queue::Classic, params)?;
+        self.budget.give(packet.buffers());
+        self.queued = self.queued.saturating_sub(1);
+        let lane = &mut self.lanes[call.lane];
+        lane.control = lane.control.saturating_sub(1);
+        lane.purse.spend(packet.frame_bytes());
+        let whose = Whose {
+            local: Some(local),
+            direction: record.direction,
+            queue: Queue::Classic,
+        };
+        self.tally
+            .forwarded(whose, meta.l3_bytes.into(), delay_units(call.stamp, meta.arrival));
+        Some(packet)
+    }
+
+    /// When [`Self::dequeue`] could next yield something for `port`, in real time; `None`: not before another
+    /// packet comes. For drivers in virtual time.
+    pub fn next_event(&self, port: PortId) -> Option<Nanos> {
+        let lane = self.lanes.get(usize::from(port.0)).filter(|lane| lane.up)?;
+        let shared = self.options.ports.get(usize::from(port.0))?;
+        if lane.control > 0 {
+            return Some(self.now);
+        }
+        let mut at = lane.real_at(shared, slot_time(lane.wheel.first()?));
+        if lane.purse.is_empty() {
+            at = at.max(shared.due());
+        }
+        Some(at.max(self.now))
+    }
+}
+
+/// A time in units of 64 ns.
+fn units(time: Nanos) -> u32 {
+    u32::try_from(time.0 >> Stamp::SHIFT).unwrap_or(u32::MAX)
+}
