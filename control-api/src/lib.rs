@@ -1,2 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0
-//! HTTP, store, metrics
+//! HTTP, store, metrics: how operators see and change a shaper.
+//!
+//! Knows the data plane only as the trait [`Shaper`] and never links DPDK. A change goes validate and claim keys in
+//! memory, commit to the [`Store`], apply to the shaper, answer; so what was acknowledged outlives the death of the
+//! process at any moment, and a restart replays the store.
+//!
+//! Threads, all of them ours: `sluice-http` (one that accepts, two workers, up to eight for calls that may block),
+//! `sluice-store` (the only one that changes records) and `sluice-sync` (flushes the store's log). None touches a
+//! packet, and forwarding goes on without them.
+
+#![forbid(unsafe_code)]
+
+mod app;
+mod auth;
+mod bulk;
+mod directory;
+mod events;
+mod guard;
+mod metrics;
+mod ndjson;
+mod options;
+mod precondition;
+mod problem;
+mod records;
+mod request;
+mod routes;
+mod rules;
+mod server;
+mod shaper;
+mod state;
+mod store;
+mod tls;
+mod writer;
+
+pub use options::{Limits, Options};
+pub use server::{Server, ServerHandle, StartError};
+pub use shaper::{Edit, Shaper, ShaperError};
+pub use store::{Store, StoreError};

@@ -49,6 +49,13 @@ impl Config {
     }
 }
 
+impl Profile {
+    /// Every key of the profile with its value in force, as it would stand in the configuration.
+    pub fn to_value(&self) -> Value {
+        profile_value(self)
+    }
+}
+
 /// TOML has no null: what is left out is left out.
 fn without_nulls(value: Value) -> Value {
     match value {

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What handlers share.
+//!
+//! Invariant: a call into the data plane, which may block, runs on a thread for that and never more than
+//! [`CALLS`] at a time; a client that gives up while it waits for its turn costs nothing.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::http::StatusCode;
+use model::Profile;
+use model::stats::Event;
+use prometheus::Registry;
+use tokio::sync::{Semaphore, broadcast, watch};
+
+use crate::auth::Token;
+use crate::directory::Directory;
+use crate::metrics;
+use crate::options::{Limits, Options};
+use crate::problem::Problem;
+use crate::rules::Rules;
+use crate::shaper::Shaper;
+use crate::writer::Writes;
+
+/// Calls into the data plane at a time.
+const CALLS: usize = 8;
+
+/// What [`App::new`] is made of, beside the options.
+pub(crate) struct Parts {
+    pub(crate) shaper: Arc<dyn Shaper>,
+    pub(crate) directory: Arc<Directory>,
+    pub(crate) writes: Writes,
+    pub(crate) events: broadcast::Sender<Event>,
+    pub(crate) token: Option<Token>,
+    pub(crate) stopped: watch::Receiver<bool>,
+}
+
+/// See the module.
+pub(crate) struct App {
+    pub(crate) parts: Parts,
+    pub(crate) rules: Rules,
+    pub(crate) profiles: BTreeMap<String, Profile>,
+    pub(crate) limits: Limits,
+    pub(crate) registry: Registry,
+    pub(crate) bulks: Arc<Semaphore>,
+    pub(crate) streams: Arc<Semaphore>,
+    calls: Arc<Semaphore>,
+}
+
+impl App {
+    pub(crate) fn new(options: Options, parts: Parts) -> Arc<Self> {
+        Arc::new(Self {
+            rules: Rules::new(&options),
+            registry: metrics::registry(Arc::clone(&parts.shaper)),
+            bulks: Arc::new(Semaphore::new(options.limits.bulk_requests)),
+            streams: Arc::new(Semaphore::new(options.limits.event_streams)),
+            calls: Arc::new(Semaphore::new(CALLS)),
+            profiles: options.profiles,
+            limits: options.limits,
+            parts,
+        })
+    }
+
+    /// Runs `call` where it may block. A panic in it becomes a 500.
+    pub(crate) async fn call<T: Send + 'static>(
+        self: &Arc<Self>,
+        call: impl FnOnce(&Self) -> T + Send + 'static,
+    ) -> Result<T, Problem> {
+        let permit = Arc::clone(&self.calls).acquire_owned().await;
+        let app = Arc::clone(self);
+        let outcome = tokio::task::spawn_blocking(move || {
+            let _held = permit;
+            call(&app)
+        });
+        outcome.await.map_err(|error| {
+            tracing::error!(%error, "a call into the data plane failed");
+            Problem::new(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "the data plane's side failed; the log says more",
+            )
+        })
+    }
+}

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a record must satisfy beyond being valid in itself: what it names must exist.
+
+use std::collections::BTreeSet;
+
+use axum::http::StatusCode;
+use model::Subscriber;
+use model::problem::{FieldError, RecordError};
+use serde_json::{Value, json};
+
+use crate::options::Options;
+use crate::problem::Problem;
+
+/// The profile that always exists.
+const DEFAULT_PROFILE: &str = "default";
+
+/// What records may name.
+#[derive(Clone, Debug)]
+pub(crate) struct Rules {
+    profiles: BTreeSet<String>,
+    access_ports: BTreeSet<String>,
+}
+
+impl Rules {
+    pub(crate) fn new(options: &Options) -> Self {
+        Self {
+            profiles: options.profiles.keys().cloned().collect(),
+            access_ports: options.access_ports.iter().cloned().collect(),
+        }
+    }
+
+    /// Names what a record refers to and does not exist.
+    pub(crate) fn check(&self, subscriber: &Subscriber) -> Result<(), RecordError> {
+        let mut errors = Vec::new();
+        if let Some(parent) = &subscriber.parent {
+            let message = format!("{parent:?} does not exist: this version has no aggregates");
+            errors.push(FieldError::new("parent", message));
+        }
+        if !self.has_profile(&subscriber.profile) {
+            let message = format!("{:?} is not a profile of the configuration", subscriber.profile);
+            errors.push(FieldError::new("profile", message));
+        }
+        if let Some(port) = subscriber
+            .matches
+            .port
+            .as_ref()
+            .filter(|port| !self.access_ports.contains(*port))
+        {
+            let message = format!("{port:?} is not an access port of the configuration");
+            errors.push(FieldError::new("match.port", message));
+        }
+        if errors.is_empty() {
+            Ok(())
+        } else {
+            Err(RecordError(errors))
+        }
+    }
+
+    fn has_profile(&self, name: &str) -> bool {
+        name == DEFAULT_PROFILE || self.profiles.contains(name)
+    }
+
+    /// A record of the store may name a profile that the configuration has lost: it is then shaped by `default`
+    /// and says so, for a router that refuses to start over one customer helps nobody.
+    pub(crate) fn servable(&self, subscriber: &Subscriber) -> Option<Subscriber> {
+        (!self.has_profile(&subscriber.profile)).then(|| Subscriber {
+            profile: DEFAULT_PROFILE.to_owned(),
+            ..subscriber.clone()
+        })
+    }
+}
+
+/// A record from the body of a PUT: its name may stand in the path alone, and must not differ from it.
+pub(crate) fn from_body(id: &str, body: &[u8]) -> Result<Subscriber, Problem> {
+    let parsed = match Subscriber::from_json(body) {
+        Err(error) if error.0.iter().any(|error| error.field == "id") => {
+            let mut value: Value = json_value(body)?;
+            match value.as_object_mut() {
+                Some(object) if !object.contains_key("id") => {
+                    object.insert("id".to_owned(), json!(id));
+                    Subscriber::from_value(&value)
+                }
+                _ => Err(error),
+            }
+        }
+        parsed => parsed,
+    };
+    let subscriber = match parsed {
+        Ok(subscriber) => subscriber,
+        Err(error) => {
+            json_value(body)?;
+            return Err(Problem::record(&error));
+        }
+    };
+    if subscriber.id != id {
+        let detail = format!("{:?} in the body is not {id:?} of the path", subscriber.id);
+        return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, detail).field("id"));
+    }
+    Ok(subscriber)
+}
+
+/// The body as JSON; 400 if it is none.
+pub(crate) fn json_value(body: &[u8]) -> Result<Value, Problem> {
+    serde_json::from_slice(body)
+        .map_err(|error| Problem::new(StatusCode::BAD_REQUEST, format!("the body is not JSON: {error}")))
+}

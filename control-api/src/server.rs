@@ -1,0 +1,381 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The listening server: threads of its own, a bounded number of connections, a clean end.
+//!
+//! Invariant: nothing that happens here reaches the rest of the process. The runtime lives on its own threads; a
+//! panic in a handler ends in a 500, a panic in a connection ends that connection, and if a whole thread dies the
+//! caller sees it in [`ServerHandle::failure`] and goes on forwarding.
+//!
+//! HTTP/1.1 only, on purpose: a connection then holds one request at a time, so the bound on connections bounds
+//! all a client can hold.
+
+use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use axum::Router;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::sync::{Semaphore, watch};
+use tokio_rustls::TlsAcceptor;
+
+use crate::app::{App, Parts};
+use crate::auth::Token;
+use crate::guard::Guard;
+use crate::options::{Limits, Options};
+use crate::shaper::Shaper;
+use crate::store::{Store, StoreError};
+use crate::writer::{Writer, Writes};
+use crate::{routes, tls};
+
+/// Worker threads of the runtime: control work, never packets.
+const WORKERS: usize = 2;
+/// Threads for calls that wait for an lcore or parse a large body.
+const BLOCKING: usize = 8;
+/// Between two tries when the process is out of file descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Why the server did not start: one sentence.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A listener that others reach, without what protects it.
+    #[error(
+        "api.listen = {listen}: anything but loopback needs token_file, tls_cert and tls_key; missing: {missing}"
+    )]
+    Exposed {
+        /// The address.
+        listen: SocketAddr,
+        /// What is missing.
+        missing: String,
+    },
+    /// Only one of certificate and key.
+    #[error("api: tls_cert and tls_key come together; {0} is missing")]
+    HalfTls(&'static str),
+    /// The address.
+    #[error("api.listen = {listen}: {reason}")]
+    Listen {
+        /// The address.
+        listen: SocketAddr,
+        /// What the system says.
+        reason: String,
+    },
+    /// The token file.
+    #[error("api.token_file = {path}: {reason}")]
+    Token {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// Certificate or key.
+    #[error("api TLS file {path}: {reason}")]
+    Tls {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A record of the configuration that cannot go into the store.
+    #[error("[[subscriber]] {id}: {reason}")]
+    Seed {
+        /// The record.
+        id: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// Threads or runtime.
+    #[error("the HTTP threads cannot start: {0}")]
+    Threads(String),
+}
+
+/// The HTTP server of a shaper.
+#[derive(Clone, Copy, Debug)]
+pub struct Server;
+
+impl Server {
+    /// Replays the store into `shaper`, then listens. Returns when both are done; requests are answered from then
+    /// on by threads of its own.
+    ///
+    /// # Errors
+    /// See [`StartError`]. Nothing listens then.
+    pub fn start(
+        options: Options,
+        shaper: Arc<dyn Shaper>,
+        store: Store,
+    ) -> Result<ServerHandle, StartError> {
+        let (token, tls) = protection(&options)?;
+        let listener = bind(options.listen)?;
+        let listen_error = |error: std::io::Error| StartError::Listen {
+            listen: options.listen,
+            reason: error.to_string(),
+        };
+        let address = listener.local_addr().map_err(listen_error)?;
+        let (stop, stopped) = watch::channel(false);
+        let writer = Writer::load(&options, Arc::clone(&shaper), store)?;
+        let (directory, events) = (Arc::clone(&writer.directory), writer.events.clone());
+        let (limits, start_hook) = (options.limits, options.thread_start);
+        let (writer, writes) = writer.spawn(start_hook).map_err(threads)?;
+        let app = App::new(
+            options,
+            Parts {
+                shaper,
+                directory,
+                writes: writes.clone(),
+                events,
+                token,
+                stopped: stopped.clone(),
+            },
+        );
+        let mut handle = ServerHandle {
+            address,
+            stop,
+            writes,
+            http: None,
+            writer: Some(writer),
+        };
+        handle.http = Some(spawn(
+            listener,
+            routes::router(app),
+            tls,
+            limits,
+            stopped,
+            start_hook,
+        )?);
+        tracing::info!(%address, "HTTP listens");
+        Ok(handle)
+    }
+}
+
+/// The running server. Dropping it shuts it down.
+#[derive(Debug)]
+pub struct ServerHandle {
+    address: SocketAddr,
+    stop: watch::Sender<bool>,
+    writes: Writes,
+    http: Option<JoinHandle<()>>,
+    writer: Option<JoinHandle<()>>,
+}
+
+impl ServerHandle {
+    /// Where it listens.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// What stopped working, if anything did; forwarding does not depend on it.
+    pub fn failure(&self) -> Option<&'static str> {
+        let ended = |thread: &Option<JoinHandle<()>>| thread.as_ref().is_none_or(JoinHandle::is_finished);
+        if ended(&self.http) {
+            Some("the HTTP thread has ended")
+        } else if ended(&self.writer) {
+            Some("the thread that writes the store has ended")
+        } else {
+            None
+        }
+    }
+
+    /// Takes no more connections, lets requests finish for [`Limits::drain`], closes the store.
+    pub fn shutdown(mut self) {
+        self.stop_and_join();
+    }
+
+    fn stop_and_join(&mut self) {
+        self.stop.send_replace(true);
+        if let Some(http) = self.http.take() {
+            join(http);
+        }
+        if let Some(writer) = self.writer.take() {
+            self.writes.stop();
+            join(writer);
+        }
+    }
+}
+
+impl Drop for ServerHandle {
+    fn drop(&mut self) {
+        self.stop_and_join();
+    }
+}
+
+fn join(thread: JoinHandle<()>) {
+    let name = thread.thread().name().unwrap_or("a thread").to_owned();
+    if thread.join().is_err() {
+        tracing::error!("{name} had panicked");
+    }
+}
+
+fn threads(error: impl std::fmt::Display) -> StartError {
+    StartError::Threads(error.to_string())
+}
+
+/// Token and TLS of the options; refuses to be reached by others without both.
+fn protection(options: &Options) -> Result<(Option<Token>, Option<TlsAcceptor>), StartError> {
+    let missing: Vec<_> = [
+        ("token_file", options.token_file.is_none()),
+        ("tls_cert", options.tls_cert.is_none()),
+        ("tls_key", options.tls_key.is_none()),
+    ]
+    .into_iter()
+    .filter_map(|(name, missing)| missing.then_some(name))
+    .collect();
+    if !options.listen.ip().to_canonical().is_loopback() && !missing.is_empty() {
+        return Err(StartError::Exposed {
+            listen: options.listen,
+            missing: missing.join(", "),
+        });
+    }
+    let tls = match (&options.tls_cert, &options.tls_key) {
+        (Some(cert), Some(key)) => Some(tls::acceptor(cert, key)?),
+        (Some(_), None) => return Err(StartError::HalfTls("tls_key")),
+        (None, Some(_)) => return Err(StartError::HalfTls("tls_cert")),
+        (None, None) => None,
+    };
+    let token = options.token_file.as_deref().map(Token::read).transpose()?;
+    Ok((token, tls))
+}
+
+fn bind(listen: SocketAddr) -> Result<TcpListener, StartError> {
+    let listener = TcpListener::bind(listen).and_then(|listener| {
+        listener.set_nonblocking(true)?;
+        Ok(listener)
+    });
+    listener.map_err(|error| StartError::Listen {
+        listen,
+        reason: error.to_string(),
+    })
+}
+
+fn spawn(
+    listener: TcpListener,
+    router: Router,
+    tls: Option<TlsAcceptor>,
+    limits: Limits,
+    stopped: watch::Receiver<bool>,
+    start_hook: Option<fn()>,
+) -> Result<JoinHandle<()>, StartError> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(WORKERS)
+        .max_blocking_threads(BLOCKING)
+        .thread_name("sluice-http")
+        .on_thread_start(move || start_hook.into_iter().for_each(|hook| hook()))
+        .enable_all()
+        .build()
+        .map_err(threads)?;
+    let door = Arc::new(Door {
+        router,
+        tls,
+        limits,
+        stopped,
+    });
+    std::thread::Builder::new()
+        .name("sluice-http".to_owned())
+        .spawn(move || {
+            start_hook.into_iter().for_each(|hook| hook());
+            runtime.block_on(accept_loop(listener, door));
+            runtime.shutdown_timeout(limits.drain);
+        })
+        .map_err(threads)
+}
+
+/// Returns once the server stops.
+pub(crate) async fn stopping(stopped: &mut watch::Receiver<bool>) {
+    // An error means that the handle is gone, which stops the server as well.
+    drop(stopped.wait_for(|stop| *stop).await);
+}
+
+/// What every connection needs.
+struct Door {
+    router: Router,
+    tls: Option<TlsAcceptor>,
+    limits: Limits,
+    stopped: watch::Receiver<bool>,
+}
+
+async fn accept_loop(listener: TcpListener, door: Arc<Door>) {
+    let listener = match tokio::net::TcpListener::from_std(listener) {
+        Ok(listener) => listener,
+        Err(error) => return tracing::error!(%error, "HTTP cannot listen"),
+    };
+    let room = Arc::new(Semaphore::new(door.limits.connections));
+    let mut stopped = door.stopped.clone();
+    loop {
+        let accepted = tokio::select! {
+            () = stopping(&mut stopped) => break,
+            accepted = accept(&listener, &room) => accepted,
+        };
+        let Some((stream, permit)) = accepted else {
+            continue;
+        };
+        let door = Arc::clone(&door);
+        tokio::spawn(async move {
+            door.connection(stream).await;
+            drop(permit);
+        });
+    }
+    drop(listener);
+    let all = u32::try_from(door.limits.connections).unwrap_or(u32::MAX);
+    let drained = tokio::time::timeout(door.limits.drain, room.acquire_many(all)).await;
+    if drained.is_err() {
+        tracing::warn!("HTTP requests were still open at the end");
+    }
+}
+
+/// Waits for room first, so that what does not fit stays in the kernel's backlog.
+async fn accept(
+    listener: &tokio::net::TcpListener,
+    room: &Arc<Semaphore>,
+) -> Option<(TcpStream, tokio::sync::OwnedSemaphorePermit)> {
+    let permit = Arc::clone(room).acquire_owned().await.ok()?;
+    match listener.accept().await {
+        Ok((stream, _)) => Some((stream, permit)),
+        Err(error) => {
+            tracing::warn!(%error, "a connection could not be accepted");
+            tokio::time::sleep(ACCEPT_PAUSE).await;
+            None
+        }
+    }
+}
+
+impl Door {
+    async fn connection(&self, stream: TcpStream) {
+        if let Err(error) = stream.set_nodelay(true) {
+            tracing::debug!(%error, "TCP_NODELAY");
+        }
+        let Some(tls) = &self.tls else {
+            return self.serve(stream).await;
+        };
+        match tokio::time::timeout(self.limits.handshake, tls.accept(stream)).await {
+            Ok(Ok(stream)) => self.serve(stream).await,
+            Ok(Err(error)) => tracing::debug!(%error, "TLS handshake"),
+            Err(_) => tracing::debug!("TLS handshake took too long"),
+        }
+    }
+
+    async fn serve<S: AsyncRead + AsyncWrite + Unpin>(&self, stream: S) {
+        let io = TokioIo::new(Guard::new(stream, self.limits.write_stall));
+        let service = TowerToHyperService::new(self.router.clone());
+        let connection = hyper::server::conn::http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(self.limits.head)
+            .max_buf_size(self.limits.head_bytes)
+            .serve_connection(io, service);
+        let mut connection = std::pin::pin!(connection);
+        let mut stopped = self.stopped.clone();
+        let outcome = tokio::select! {
+            outcome = connection.as_mut() => outcome,
+            () = stopping(&mut stopped) => {
+                connection.as_mut().graceful_shutdown();
+                connection.await
+            }
+        };
+        if let Err(error) = outcome {
+            tracing::debug!(%error, "a connection ended early");
+        }
+    }
+}

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What this crate needs of a data plane. It never learns how one works.
+//!
+//! Invariant: records reach [`Shaper::apply`] only after the store has committed them, validated, and such that
+//! all records applied so far claim no key twice.
+
+use model::Subscriber;
+use model::stats::{Event, LcoreState, MetricsSnapshot, PortState, SubscriberStats, TopEntry, TopQuery};
+use tokio::sync::broadcast;
+
+/// A change to one record.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Edit {
+    /// Create it, or replace the one of that name; a rate change keeps queue and AQM state.
+    Put(Subscriber),
+    /// Remove the record of that name.
+    Remove(String),
+}
+
+impl Edit {
+    /// Name of the record.
+    pub fn id(&self) -> &str {
+        match self {
+            Self::Put(subscriber) => &subscriber.id,
+            Self::Remove(id) => id,
+        }
+    }
+}
+
+/// Why a batch was refused. Nothing of it was applied.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ShaperError {
+    /// The data plane has no room for so many.
+    #[error("the data plane has room for {capacity} subscribers")]
+    Full {
+        /// How many fit.
+        capacity: u64,
+    },
+    /// The data plane cannot serve this record.
+    #[error("{id}: {reason}")]
+    Refused {
+        /// Name of the record.
+        id: String,
+        /// One sentence.
+        reason: String,
+    },
+    /// The data plane does not take changes now.
+    #[error("the data plane takes no changes: {0}")]
+    Unavailable(String),
+}
+
+/// A data plane.
+///
+/// Every call comes from a control thread and may block it for some milliseconds, never for long: a call that
+/// waits for an lcore gives up by itself. None may panic; if one does, the request that made it fails.
+pub trait Shaper: Send + Sync + 'static {
+    /// Applies all of `batch` or, on an error, nothing of it. Returns when the changes are on their way to the
+    /// lcores.
+    ///
+    /// No two records claim one key once the whole batch is applied; in between they may (two records that swap
+    /// an address), so an implementation releases what the batch gives up before it claims. `Remove` comes before
+    /// `Put`, no name comes twice. A `Remove` of a record the data plane does not have is no error.
+    ///
+    /// # Errors
+    /// See [`ShaperError`].
+    fn apply(&self, batch: Vec<Edit>) -> Result<(), ShaperError>;
+
+    /// One snapshot of a subscriber's counters; `None` if the data plane has no such record or its lcore does not
+    /// answer.
+    fn stats(&self, id: &str) -> Option<SubscriberStats>;
+
+    /// The first of the list, best first, at most `query.n`.
+    fn top(&self, query: TopQuery) -> Vec<TopEntry>;
+
+    /// Ports in the order of the configuration.
+    fn ports(&self) -> Vec<PortState>;
+
+    /// Lcores.
+    fn lcores(&self) -> Vec<LcoreState>;
+
+    /// Reasons why it is not ready, a sentence each; none: ready.
+    fn readiness(&self) -> Vec<String>;
+
+    /// All of a scrape.
+    fn metrics(&self) -> MetricsSnapshot;
+
+    /// What happens from now on. `Config` events come from this crate itself.
+    fn events(&self) -> broadcast::Receiver<Event>;
+}

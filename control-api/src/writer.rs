@@ -1,0 +1,459 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The one thread that changes records: memory, store, shaper, in that order.
+//!
+//! Invariant: a request is answered only when its changes are committed and on their way to the lcores; on any
+//! error nothing of it is left in memory, store or shaper. What waits is taken as a group: each request sees those
+//! before it, and one transaction commits all. If the transaction or the shaper refuses a group, each of its
+//! requests is tried alone, so that none fails for another.
+
+mod load;
+
+use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::thread::JoinHandle;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use axum::http::StatusCode;
+use model::Subscriber;
+use model::keys::{self, KeyIndex};
+use model::stats::{Event, EventKind};
+use serde_json::{Value, json};
+use tokio::sync::{broadcast, oneshot};
+
+use crate::bulk::{Bulk, Report};
+use crate::directory::{Directory, Record};
+use crate::precondition::Expect;
+use crate::problem::Problem;
+use crate::rules::Rules;
+use crate::shaper::{Edit, Shaper, ShaperError};
+use crate::store::{Row, Store};
+
+/// Requests of one group, at most.
+const GROUP: usize = 512;
+/// Requests that wait, at most; connections are fewer.
+const QUEUE: usize = 4096;
+
+/// What a request wants changed.
+#[derive(Debug)]
+pub(crate) enum Command {
+    Put(Subscriber, Expect),
+    Patch {
+        id: String,
+        patch: Value,
+        expect: Expect,
+    },
+    Delete {
+        id: String,
+        expect: Expect,
+    },
+    Bulk(Bulk),
+}
+
+/// What became of it.
+#[derive(Debug)]
+pub(crate) enum Done {
+    Record { record: Record, created: bool },
+    Deleted,
+    Bulk(Report),
+}
+
+type Answer = Result<Done, Problem>;
+
+enum Job {
+    Change {
+        command: Command,
+        reply: oneshot::Sender<Answer>,
+    },
+    Stop,
+}
+
+/// The way to the writer.
+#[derive(Clone, Debug)]
+pub(crate) struct Writes {
+    queue: SyncSender<Job>,
+    unapplied: Arc<AtomicUsize>,
+    /// The thread holds the other end while it lives.
+    alive: std::sync::Weak<()>,
+}
+
+impl Writes {
+    pub(crate) async fn submit(&self, command: Command) -> Answer {
+        let (reply, answer) = oneshot::channel();
+        self.queue
+            .try_send(Job::Change { command, reply })
+            .map_err(|error| match error {
+                TrySendError::Full(_) => Problem::unavailable("too many changes wait; try again"),
+                TrySendError::Disconnected(_) => Self::gone(),
+            })?;
+        answer.await.unwrap_or_else(|_| Err(Self::gone()))
+    }
+
+    fn gone() -> Problem {
+        Problem::unavailable(
+            "the thread that writes the store has ended; whether the change is kept is not known",
+        )
+    }
+
+    /// Lets what waits finish, then ends the thread. Blocks while the queue is full.
+    pub(crate) fn stop(&self) {
+        // An error means that it has ended already.
+        drop(self.queue.send(Job::Stop));
+    }
+
+    /// Whether the thread still takes changes.
+    pub(crate) fn alive(&self) -> bool {
+        self.alive.strong_count() > 0
+    }
+
+    /// Records of the store that the shaper would not take.
+    pub(crate) fn unapplied(&self) -> usize {
+        self.unapplied.load(Ordering::Relaxed)
+    }
+}
+
+/// The net change of one record within a group.
+pub(crate) struct Change {
+    pub(crate) id: Arc<str>,
+    pub(crate) old: Option<(Record, Subscriber)>,
+    pub(crate) new: Option<(Record, Subscriber)>,
+}
+
+/// See the module.
+pub(crate) struct Writer {
+    pub(crate) directory: Arc<Directory>,
+    pub(crate) keys: KeyIndex,
+    store: Store,
+    shaper: Arc<dyn Shaper>,
+    rules: Rules,
+    revision: u64,
+    pub(crate) events: broadcast::Sender<Event>,
+    /// Changes of the group, and where each record's stands.
+    staged: Vec<Change>,
+    places: HashMap<Arc<str>, usize>,
+    /// Rows that a failed take-back still owes the store.
+    owed: Vec<(Arc<str>, Option<Record>)>,
+    /// Records in the store that the shaper refused at load, with why.
+    unapplied: HashMap<Arc<str>, ShaperError>,
+    unapplied_count: Arc<AtomicUsize>,
+}
+
+impl Writer {
+    pub(crate) fn spawn(mut self, start_hook: Option<fn()>) -> std::io::Result<(JoinHandle<()>, Writes)> {
+        let (queue, jobs) = sync_channel(QUEUE);
+        let unapplied = Arc::clone(&self.unapplied_count);
+        let life = Arc::new(());
+        let alive = Arc::downgrade(&life);
+        let thread = std::thread::Builder::new()
+            .name("sluice-store".to_owned())
+            .spawn(move || {
+                let _life = life;
+                start_hook.into_iter().for_each(|hook| hook());
+                self.work(&jobs);
+            })?;
+        Ok((
+            thread,
+            Writes {
+                queue,
+                unapplied,
+                alive,
+            },
+        ))
+    }
+
+    fn work(&mut self, jobs: &Receiver<Job>) {
+        while let Ok(first) = jobs.recv() {
+            let mut group = Vec::new();
+            for job in std::iter::once(first).chain(std::iter::from_fn(|| jobs.try_recv().ok())) {
+                match job {
+                    Job::Stop => return self.run(group),
+                    // Parsed by the million, it must not be evaluated twice: it goes alone.
+                    Job::Change {
+                        command: command @ Command::Bulk(_),
+                        reply,
+                    } => {
+                        self.run(std::mem::take(&mut group));
+                        self.run(vec![(command, reply)]);
+                    }
+                    Job::Change { command, reply } => group.push((command, reply)),
+                }
+                if group.len() >= GROUP {
+                    break;
+                }
+            }
+            self.run(group);
+        }
+    }
+
+    fn run(&mut self, mut group: Vec<(Command, oneshot::Sender<Answer>)>) {
+        let answers: Vec<_> = group
+            .iter_mut()
+            .map(|(command, _)| self.evaluate(command))
+            .collect();
+        match self.settle() {
+            Ok(()) => {
+                for ((_, reply), answer) in group.into_iter().zip(answers) {
+                    // The client may have gone.
+                    drop(reply.send(answer));
+                }
+            }
+            Err(problem) if group.len() == 1 => {
+                for (_, reply) in group {
+                    drop(reply.send(Err(problem.clone())));
+                }
+            }
+            Err(_) => group.into_iter().for_each(|alone| self.run(vec![alone])),
+        }
+    }
+
+    fn evaluate(&mut self, command: &mut Command) -> Answer {
+        match command {
+            Command::Put(subscriber, expect) => {
+                let old = self.current(&subscriber.id);
+                expect.check(old.as_ref())?;
+                self.put(old, subscriber.clone())
+            }
+            Command::Patch { id, patch, expect } => {
+                let old = self.current(id).ok_or_else(|| Problem::no_record(id))?;
+                expect.check(Some(&old))?;
+                let before = parse(&old)?;
+                let after = before
+                    .merge_patch(patch)
+                    .map_err(|error| Problem::record(&error))?;
+                self.rules
+                    .check(&after)
+                    .map_err(|error| Problem::record(&error))?;
+                self.put(Some(old), after)
+            }
+            Command::Delete { id, expect } => {
+                let old = self.current(id).ok_or_else(|| Problem::no_record(id))?;
+                expect.check(Some(&old))?;
+                let before = parse(&old)?;
+                self.claim(Some(&before), None)?;
+                self.stage(Change {
+                    id: id.as_str().into(),
+                    old: Some((old, before)),
+                    new: None,
+                });
+                Ok(Done::Deleted)
+            }
+            Command::Bulk(bulk) => self.bulk(std::mem::take(bulk)).map(Done::Bulk),
+        }
+    }
+
+    fn put(&mut self, old: Option<Record>, after: Subscriber) -> Answer {
+        let json = after.to_json();
+        let created = old.is_none();
+        if let Some(old) = &old
+            && self.unchanged(&after.id, old, &json)
+        {
+            return Ok(Done::Record {
+                record: old.clone(),
+                created,
+            });
+        }
+        let old = match old {
+            Some(old) => Some((parse(&old)?, old)).map(|(before, old)| (old, before)),
+            None => None,
+        };
+        self.claim(old.as_ref().map(|(_, before)| before), Some(&after))?;
+        let record = self.record(&json);
+        let done = Done::Record {
+            record: record.clone(),
+            created,
+        };
+        self.stage(Change {
+            id: after.id.as_str().into(),
+            old,
+            new: Some((record, after)),
+        });
+        Ok(done)
+    }
+
+    /// Whether nothing is to be done. A record that the shaper refused at load is tried again.
+    pub(crate) fn unchanged(&self, id: &str, old: &Record, json: &str) -> bool {
+        *old.json == *json && !self.unapplied.contains_key(id)
+    }
+
+    /// The record as the requests before this one leave it.
+    pub(crate) fn current(&self, id: &str) -> Option<Record> {
+        match self.places.get(id).and_then(|place| self.staged.get(*place)) {
+            Some(change) => change.new.as_ref().map(|(record, _)| record.clone()),
+            None => self.directory.get(id),
+        }
+    }
+
+    pub(crate) fn record(&mut self, json: &str) -> Record {
+        self.revision += 1;
+        Record {
+            rev: self.revision,
+            json: json.into(),
+        }
+    }
+
+    fn claim(&mut self, old: Option<&Subscriber>, new: Option<&Subscriber>) -> Result<(), Problem> {
+        self.keys.replace(old, new).map_err(|conflict| {
+            Problem::new(StatusCode::CONFLICT, conflict.to_string())
+                .field("match")
+                .with("ids", json!([conflict.claimant, conflict.holder]))
+        })
+    }
+
+    /// Adds to the group; keys are claimed already. Of two changes of one record the net one stays.
+    pub(crate) fn stage(&mut self, change: Change) {
+        match self
+            .places
+            .get(&change.id)
+            .and_then(|place| self.staged.get_mut(*place))
+        {
+            Some(earlier) => earlier.new = change.new,
+            None => {
+                self.places.insert(Arc::clone(&change.id), self.staged.len());
+                self.staged.push(change);
+            }
+        }
+    }
+
+    /// Commits and applies the group; on an error takes all of it back.
+    fn settle(&mut self) -> Result<(), Problem> {
+        self.places.clear();
+        let changes = std::mem::take(&mut self.staged);
+        if changes.is_empty() {
+            return Ok(());
+        }
+        let news = changes
+            .iter()
+            .map(|change| (&change.id, change.new.as_ref().map(|(record, _)| record)));
+        let owed = std::mem::take(&mut self.owed);
+        let debts = owed.iter().map(|(id, record)| (id, record.as_ref()));
+        if let Err(error) = self.store.commit(debts.chain(news).map(row), self.revision) {
+            tracing::error!(%error, "a change was not stored");
+            self.owed = owed;
+            self.unclaim(&changes);
+            return Err(Problem::unavailable(format!("not stored: {error}")));
+        }
+        if let Err(error) = self.apply(edits(&changes)) {
+            tracing::error!(%error, "the shaper refused a change");
+            self.unclaim(&changes);
+            self.take_back(&changes);
+            return Err(refusal(&error));
+        }
+        self.publish(changes);
+        Ok(())
+    }
+
+    /// A panic of the data plane's side fails the request, not this thread.
+    fn apply(&self, edits: Vec<Edit>) -> Result<(), ShaperError> {
+        let shaper = &self.shaper;
+        std::panic::catch_unwind(AssertUnwindSafe(|| shaper.apply(edits)))
+            .unwrap_or_else(|_| Err(ShaperError::Unavailable("it panicked".to_owned())))
+    }
+
+    fn unclaim(&mut self, changes: &[Change]) {
+        let edits: Vec<_> = changes
+            .iter()
+            .map(|change| keys::Edit {
+                old: change.new.as_ref().map(|(_, subscriber)| subscriber),
+                new: change.old.as_ref().map(|(_, subscriber)| subscriber),
+            })
+            .collect();
+        if let Err(conflicts) = self.keys.apply(&edits) {
+            tracing::error!(?conflicts, "keys could not be given back");
+        }
+    }
+
+    /// Nothing of the changes was acknowledged: the store forgets them again, now or with the next commit.
+    fn take_back(&mut self, changes: &[Change]) {
+        let olds = changes
+            .iter()
+            .map(|change| (&change.id, change.old.as_ref().map(|(record, _)| record)));
+        if let Err(error) = self.store.commit(olds.clone().map(row), self.revision) {
+            tracing::error!(%error, "a refused change is still in the store; it goes with the next one");
+            self.owed
+                .extend(olds.map(|(id, record)| (Arc::clone(id), record.cloned())));
+        }
+    }
+
+    fn publish(&mut self, changes: Vec<Change>) {
+        let (mut created, mut updated, mut deleted) = (0, 0, 0);
+        for change in &changes {
+            match (&change.old, &change.new) {
+                (None, Some(_)) => created += 1,
+                (Some(_), Some(_)) => updated += 1,
+                (Some(_), None) => deleted += 1,
+                (None, None) => {}
+            }
+            self.unapplied.remove(&change.id);
+        }
+        self.unapplied_count
+            .store(self.unapplied.len(), Ordering::Relaxed);
+        self.directory.apply(
+            changes
+                .into_iter()
+                .map(|change| (change.id, change.new.map(|(record, _)| record))),
+        );
+        let kind = EventKind::Config {
+            created,
+            updated,
+            deleted,
+        };
+        // Nobody may be listening.
+        drop(self.events.send(Event {
+            at_ms: now_ms(),
+            kind,
+        }));
+    }
+}
+
+fn row<'a>((id, record): (&'a Arc<str>, Option<&'a Record>)) -> Row<'a> {
+    match record {
+        Some(record) => Row::Write {
+            id,
+            rev: record.rev,
+            record: &record.json,
+        },
+        None => Row::Erase { id },
+    }
+}
+
+/// `Remove`s first, as [`Shaper::apply`] promises.
+fn edits(changes: &[Change]) -> Vec<Edit> {
+    let gone = changes
+        .iter()
+        .filter(|change| change.old.is_some() && change.new.is_none());
+    let removes = gone.map(|change| Edit::Remove(change.id.to_string()));
+    let here = changes.iter().filter_map(|change| change.new.as_ref());
+    removes
+        .chain(here.map(|(_, subscriber)| Edit::Put(subscriber.clone())))
+        .collect()
+}
+
+fn refusal(error: &ShaperError) -> Problem {
+    let problem = |status| Problem::new(status, format!("not applied: {error}"));
+    match error {
+        ShaperError::Full { .. } => problem(StatusCode::INSUFFICIENT_STORAGE),
+        ShaperError::Refused { id, .. } => problem(StatusCode::UNPROCESSABLE_ENTITY).with("ids", json!([id])),
+        ShaperError::Unavailable(_) => problem(StatusCode::SERVICE_UNAVAILABLE),
+    }
+}
+
+/// A committed record back in its parsed form. It was written by this program, so an error is a fault of ours.
+pub(crate) fn parse(record: &Record) -> Result<Subscriber, Problem> {
+    Subscriber::from_json(record.json.as_bytes()).map_err(|error| {
+        Problem::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            format!("the stored record is not valid: {error}"),
+        )
+    })
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "this file owns the clock of `config` events; nothing decides by it"
+)]
+fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}

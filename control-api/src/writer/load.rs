@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Start: the store's records go into memory and into the shaper, then those of the configuration if the store was
+//! never seeded.
+//!
+//! A record of the store that the shaper does not take keeps its place in the store; `/readyz` tells, and the next
+//! change of the record tries again.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use model::Subscriber;
+use model::keys::KeyIndex;
+use model::stats::Event;
+use tokio::sync::broadcast;
+
+use super::{Change, Writer};
+use crate::directory::{Directory, Record, Records};
+use crate::options::Options;
+use crate::rules::Rules;
+use crate::server::StartError;
+use crate::shaper::{Edit, Shaper, ShaperError};
+use crate::store::{Store, StoreError};
+
+/// Records handed to the shaper at a time.
+const BATCH: usize = 4096;
+/// Events that a slow `/v1/events` client may be behind.
+const EVENTS: usize = 256;
+
+impl Writer {
+    /// Reads the store and brings the shaper to its state.
+    pub(crate) fn load(options: &Options, shaper: Arc<dyn Shaper>, store: Store) -> Result<Self, StartError> {
+        let mut writer = Self {
+            directory: Arc::default(),
+            keys: KeyIndex::default(),
+            revision: store.revision()?,
+            store,
+            shaper,
+            rules: Rules::new(options),
+            events: broadcast::Sender::<Event>::new(EVENTS),
+            staged: Vec::new(),
+            places: HashMap::new(),
+            owed: Vec::new(),
+            unapplied: HashMap::new(),
+            unapplied_count: Arc::new(AtomicUsize::new(0)),
+        };
+        writer.replay()?;
+        writer.seed(&options.seeds)?;
+        writer
+            .unapplied_count
+            .store(writer.unapplied.len(), Ordering::Relaxed);
+        Ok(writer)
+    }
+
+    fn replay(&mut self) -> Result<(), StartError> {
+        let damaged = |path: &std::path::Path, id: &str, reason: String| StoreError::Corrupt {
+            path: path.to_owned(),
+            reason: format!("record {id:?}: {reason}"),
+        };
+        let (mut records, mut batch, mut lost) = (Vec::new(), Vec::new(), 0);
+        let (keys, rules, path) = (&mut self.keys, &self.rules, self.store.path());
+        let (shaper, unapplied) = (&*self.shaper, &mut self.unapplied);
+        self.store.load(|id, rev, text| {
+            let parsed = Subscriber::from_json(text.as_bytes());
+            let subscriber = parsed.map_err(|error| damaged(path, id, error.to_string()))?;
+            if subscriber.id != id {
+                return Err(damaged(path, id, format!("holds the name {:?}", subscriber.id)));
+            }
+            keys.replace(None, Some(&subscriber))
+                .map_err(|conflict| damaged(path, id, conflict.to_string()))?;
+            records.push((
+                Arc::from(id),
+                Record {
+                    rev,
+                    json: subscriber.to_json().into(),
+                },
+            ));
+            let changed = rules.servable(&subscriber);
+            lost += usize::from(changed.is_some());
+            batch.push(Edit::Put(changed.unwrap_or(subscriber)));
+            if batch.len() >= BATCH {
+                apply_each(shaper, std::mem::take(&mut batch), unapplied);
+            }
+            Ok(())
+        })?;
+        apply_each(shaper, batch, unapplied);
+        if lost > 0 {
+            tracing::warn!(
+                records = lost,
+                "these name a profile the configuration lost; shaped by `default`"
+            );
+        }
+        if let Some((id, error)) = unapplied.iter().next() {
+            tracing::error!(records = unapplied.len(), example = %id, %error, "records not shaped");
+        }
+        tracing::info!(records = records.len(), store = %path.display(), "store read");
+        self.directory = Arc::new(Directory::new(records.into_iter().collect::<Records>()));
+        Ok(())
+    }
+
+    /// Puts the configuration's records in, once. What the store has already wins, by name and by key.
+    fn seed(&mut self, seeds: &[Subscriber]) -> Result<(), StartError> {
+        if seeds.is_empty() {
+            return Ok(());
+        }
+        if self.store.seeded()? {
+            tracing::info!(
+                records = seeds.len(),
+                "the store was seeded before: [[subscriber]] is not read"
+            );
+            return Ok(());
+        }
+        for seed in seeds {
+            let refuse = |reason: String| StartError::Seed {
+                id: seed.id.clone(),
+                reason,
+            };
+            self.rules
+                .check(seed)
+                .map_err(|error| refuse(error.to_string()))?;
+            if self.current(&seed.id).is_some() {
+                tracing::warn!(id = %seed.id, "[[subscriber]]: the store has a record of that name, which stays");
+            } else if let Err(conflict) = self.keys.replace(None, Some(seed)) {
+                tracing::warn!(id = %seed.id, %conflict, "[[subscriber]] left out");
+            } else {
+                let record = self.record(&seed.to_json());
+                self.stage(Change {
+                    id: seed.id.as_str().into(),
+                    old: None,
+                    new: Some((record, seed.clone())),
+                });
+            }
+        }
+        self.settle().map_err(|problem| StartError::Seed {
+            id: format!("(all {})", seeds.len()),
+            reason: problem.detail,
+        })?;
+        Ok(self.store.mark_seeded()?)
+    }
+}
+
+/// As a batch, or where that is refused one by one, so that a bad record costs only itself.
+fn apply_each(shaper: &dyn Shaper, batch: Vec<Edit>, unapplied: &mut HashMap<Arc<str>, ShaperError>) {
+    if batch.is_empty() || shaper.apply(batch.clone()).is_ok() {
+        return;
+    }
+    for edit in batch {
+        let id = Arc::from(edit.id());
+        if let Err(error) = shaper.apply(vec![edit]) {
+            unapplied.insert(id, error);
+        }
+    }
+}
