@@ -114,9 +114,9 @@ impl Eal {
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         if lcore == self.main_lcore() {
-            self.shared.main.run(job)?
+            self.shared.main.run(job)?;
         } else {
-            remote_launch(lcore, job)?
+            remote_launch(lcore, job)?;
         }
         Ok(handle)
     }
@@ -144,7 +144,7 @@ impl Eal {
     pub fn socket_of(&self, lcore: u32) -> Option<u32> {
         self.shared.lcores.iter().find(|l| l.id == lcore)?;
         // SAFETY: reads EAL's configuration, which lives as long as self; the lcore is one of EAL's.
-        u32::try_from(unsafe { sys::rte_lcore_to_socket_id(lcore) }).ok()
+        Some(unsafe { sys::rte_lcore_to_socket_id(lcore) })
     }
 
     /// Ticks per second of the TSC, as EAL measured it at start.
@@ -186,13 +186,13 @@ fn start(options: &EalOptions) -> Result<(), EalError> {
         .filter_map(|argument| CString::new(argument).ok())
         .collect();
     let mut argv: Vec<*mut core::ffi::c_char> = arguments.into_iter().map(CString::into_raw).collect();
-    let argc = i32::try_from(argv.len()).unwrap_or(i32::MAX);
+    let count = i32::try_from(argv.len()).unwrap_or(i32::MAX);
     argv.push(core::ptr::null_mut());
     // EAL keeps pointers into its arguments: they are never freed.
     let argv = argv.leak();
     let mut init = || {
-        // SAFETY: argv is an array of argc strings and a null, all leaked; EAL starts once (STARTED).
-        unsafe { sys::rte_eal_init(argc, argv.as_mut_ptr()) }
+        // SAFETY: argv is an array of `count` strings and a null, all leaked; EAL starts once (STARTED).
+        unsafe { sys::rte_eal_init(count, argv.as_mut_ptr()) }
     };
     // EAL prints its usage text when it does not like an argument, and only the user's can be wrong.
     let (result, printed) = if options.extra.is_empty() {

@@ -59,8 +59,8 @@ pub struct Port {
     interface: Option<Interface>,
     // What must outlive the driver's port, which `drop` closes first.
     pools: Vec<Mempool>,
-    _rings: (Vec<Consumer>, Vec<Producer>),
-    _eal: Arc<Shared>,
+    rings: (Vec<Consumer>, Vec<Producer>),
+    eal: Arc<Shared>,
 }
 
 impl Port {
@@ -144,8 +144,8 @@ impl Port {
             lease: Arc::new(Lease),
             interface: None,
             pools: Vec::new(),
-            _rings: rings,
-            _eal: eal.shared(),
+            rings,
+            eal: eal.shared(),
         };
         port.driver = options::driver_name(&port.info()?);
         Ok(port)
@@ -328,14 +328,13 @@ impl Port {
     ///
     /// When the driver cannot or refuses.
     pub fn set_link(&self, up: bool) -> Result<(), PortError> {
-        // SAFETY: the port exists.
-        let result = unsafe {
-            if up {
-                sys::rte_eth_dev_set_link_up(self.id)
-            } else {
-                sys::rte_eth_dev_set_link_down(self.id)
-            }
+        let change = if up {
+            sys::rte_eth_dev_set_link_up
+        } else {
+            sys::rte_eth_dev_set_link_down
         };
+        // SAFETY: the port exists.
+        let result = unsafe { change(self.id) };
         self.accept(result, "change its link")
     }
 
@@ -433,10 +432,10 @@ impl Drop for Port {
     fn drop(&mut self) {
         if Arc::strong_count(&self.lease) > 1 {
             // Somebody still polls: the port and its pools stay as they are until the process ends.
-            self._eal
+            self.eal
                 .keep_memory
                 .store(true, std::sync::atomic::Ordering::Relaxed);
-            std::mem::forget((std::mem::take(&mut self.pools), std::mem::take(&mut self._rings)));
+            std::mem::forget((std::mem::take(&mut self.pools), std::mem::take(&mut self.rings)));
             return;
         }
         if self.state == State::Started {

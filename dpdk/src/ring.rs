@@ -108,14 +108,15 @@ impl Producer {
     /// Gives it back when the ring is full.
     #[inline]
     pub fn push(&mut self, packet: Mbuf) -> Result<(), Mbuf> {
-        let object: *mut c_void = packet.into_raw().as_ptr().cast();
+        let raw = packet.into_raw();
+        let object: *mut c_void = raw.as_ptr().cast();
         // SAFETY: one valid packet, the only producer, and the ring exists.
         let put = unsafe { sys::shim_ring_sp_enqueue_burst(self.0.raw.as_ptr(), &raw const object, 1) };
         if put == 1 {
             return Ok(());
         }
-        // SAFETY: the ring did not take it, so it is still ours, and it was not null.
-        Err(unsafe { Mbuf::from_raw(NonNull::new_unchecked(object.cast())) })
+        // SAFETY: the ring did not take it, so it is still ours.
+        Err(unsafe { Mbuf::from_raw(raw) })
     }
 
     /// Packets in the ring, about.

@@ -81,12 +81,12 @@ mod tests {
     proptest! {
         // Addresses only: nothing is dereferenced. One base serves the whole process, as in production.
         #[test]
-        fn a_number_leads_back_to_its_address(offset in 1_u64..WINDOW / 4 >> STEP_BITS) {
+        fn a_number_leads_back_to_its_address(offset in 1_u64..(WINDOW / 4) >> STEP_BITS) {
             let first = 0x7f00_0000_0000;
             settle(first);
             let address = first + (offset << STEP_BITS);
             prop_assert!(holds(address));
-            let pointer = NonNull::new(core::ptr::with_exposed_provenance_mut(address as usize)).unwrap();
+            let pointer = NonNull::new(core::ptr::with_exposed_provenance_mut(usize::try_from(address).unwrap())).unwrap();
             prop_assert_eq!(expand(compress(pointer)), pointer);
         }
     }

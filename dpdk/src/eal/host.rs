@@ -19,7 +19,8 @@ pub(crate) struct Host {
     root: PathBuf,
 }
 
-/// Huge pages of all sizes, in MB.
+/// Huge pages of all sizes.
+#[expect(clippy::struct_field_names, reason = "the unit belongs to the name")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct HugePages {
     pub(crate) total_mb: u64,

@@ -67,23 +67,25 @@ impl<T> LcoreHandle<T> {
     /// When the job panicked.
     pub fn join(self) -> Result<T, LcorePanic> {
         let mut result = self.outcome.result.lock().unwrap_or_else(PoisonError::into_inner);
-        let value = loop {
-            match result.take() {
-                Some(value) => break value,
-                None => {
-                    result = self
-                        .outcome
-                        .done
-                        .wait(result)
-                        .unwrap_or_else(PoisonError::into_inner)
-                }
-            }
-        };
+        let mut value = result.take();
+        while value.is_none() {
+            result = self
+                .outcome
+                .done
+                .wait(result)
+                .unwrap_or_else(PoisonError::into_inner);
+            value = result.take();
+        }
         drop(result);
         if let Some(shared) = self.worker {
             shared.wait_idle(self.lcore);
         }
-        value
+        value.unwrap_or_else(|| {
+            Err(LcorePanic {
+                lcore: self.lcore,
+                message: "no result".to_owned(),
+            })
+        })
     }
 }
 

@@ -99,7 +99,7 @@ impl EalOptions {
                 }
             }
             Memory::NoHuge { mb } => {
-                arguments.extend(["--no-huge".to_owned(), "-m".to_owned(), mb.to_string()])
+                arguments.extend(["--no-huge".to_owned(), "-m".to_owned(), mb.to_string()]);
             }
         }
         if self.allow.is_empty() {

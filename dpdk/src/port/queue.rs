@@ -29,7 +29,8 @@ pub struct Queues {
 
 #[derive(Debug)]
 struct Handle {
-    ops: *mut sys::rte_eth_fp_ops,
+    /// The port's entry in DPDK's static array.
+    ops: *const sys::rte_eth_fp_ops,
     port: u16,
     queue: u16,
     _lease: Arc<Lease>,
@@ -37,6 +38,16 @@ struct Handle {
 
 // SAFETY: a queue may be used by any thread, one at a time (`&mut`); `ops` points into a static array.
 unsafe impl Send for Handle {}
+
+impl Handle {
+    /// A copy of the port's functions, as they are now: a driver may change them at any time.
+    #[inline]
+    fn ops(&self) -> sys::rte_eth_fp_ops {
+        // SAFETY: the entry of a started port in a static array. Only pointers are copied, each of which DPDK changes
+        // by one store, as C's inlines rely on too (test: `a_null_port_delivers_and_takes`).
+        unsafe { self.ops.read() }
+    }
+}
 
 /// A receive queue.
 #[derive(Debug)]
@@ -81,9 +92,9 @@ impl RxQueue {
     pub fn burst<const N: usize>(&mut self, burst: &mut Burst<N>) -> usize {
         let room = u16::try_from(burst.room()).unwrap_or(u16::MAX);
         let packets: *mut *mut sys::rte_mbuf = burst.free_raw().cast();
-        let Handle { ops, port, queue, .. } = self.0;
-        // SAFETY: `ops` is this port's entry of a static array, and the port runs.
-        let (receive, data, callbacks) = unsafe { ((*ops).rx_pkt_burst, (*ops).rxq.data, (*ops).rxq.clbk) };
+        let (port, queue) = (self.0.port, self.0.queue);
+        let ops = self.0.ops();
+        let (receive, data, callbacks) = (ops.rx_pkt_burst, ops.rxq.data, ops.rxq.clbk);
         let Some(receive) = receive else { return 0 };
         // SAFETY: a started port has one entry of data a queue.
         let data = unsafe { entry(data, queue) };
@@ -114,10 +125,10 @@ impl TxQueue {
     pub fn burst<const N: usize>(&mut self, burst: &mut Burst<N>) -> usize {
         let mut count = u16::try_from(burst.len()).unwrap_or(u16::MAX);
         let packets: *mut *mut sys::rte_mbuf = burst.as_raw().cast();
-        let Handle { ops, port, queue, .. } = self.0;
-        // SAFETY: `ops` is this port's entry of a static array, and the port runs.
-        let (send, data, callbacks) = unsafe { ((*ops).tx_pkt_burst, (*ops).txq.data, (*ops).txq.clbk) };
-        let Some(send) = send else { return 0 };
+        let (port, queue) = (self.0.port, self.0.queue);
+        let ops = self.0.ops();
+        let (transmit, data, callbacks) = (ops.tx_pkt_burst, ops.txq.data, ops.txq.clbk);
+        let Some(transmit) = transmit else { return 0 };
         // SAFETY: a started port has one entry of data a queue.
         let callback = unsafe { entry(callbacks.cast(), queue) };
         if !callback.is_null() {
@@ -130,7 +141,7 @@ impl TxQueue {
         let data = unsafe { entry(data, queue) };
         // SAFETY: the driver's function with its own data and `count` packets of ours; this is the only user of the
         // queue (`&mut`) (test: `a_null_port_delivers_and_takes`).
-        let sent = usize::from(unsafe { send(data, packets, count) });
+        let sent = usize::from(unsafe { transmit(data, packets, count) });
         // SAFETY: the driver has taken over exactly the first `sent` packets.
         unsafe { burst.forget_front(sent) };
         sent
