@@ -284,7 +284,7 @@ impl DualPi2 {
         if treatment == Treatment::NonQueueBuilding {
             return Verdict::Pass;
         }
-        let ect = params.ecn && head.ecn.is_ect();
+        let ect = treatment.may_mark();
         let mut verdict = Verdict::Pass;
         if params.pi_applies(head.bytes, left.l, left.c) {
             let p = left.p_prime;

@@ -84,3 +84,6 @@ const fn in_c(ecn: Ecn, rule: Rule, l4s: bool) -> Treatment {
         Ecn::Ect0 | Ecn::Ce => Treatment::ClassicMark,
     }
 }
+
+#[cfg(test)]
+mod tests;
