@@ -74,7 +74,7 @@ impl Port {
         let id = find(name).or_else(|| find(&pci_address(name)));
         let id = id.ok_or_else(|| PortError::NotFound {
             device: name.to_owned(),
-            reason: not_found(name),
+            reason: not_found(name, &log_tail()),
         })?;
         let mut port = Self::with_id(eal, name, id, (Vec::new(), Vec::new()))?;
         if port.driver == "net_af_packet" {
@@ -455,16 +455,38 @@ fn find(name: &str) -> Option<u16> {
     (result == 0).then_some(id)
 }
 
-/// Why EAL has no such port: the last line of the log that names it, if any.
-fn not_found(name: &str) -> String {
-    let said = log_tail().into_iter().rev().find(|line| line.contains(name));
-    said.map_or_else(
-        || {
-            "it was not among the devices given at start, or no DPDK driver took it; check `device`"
-                .to_owned()
-        },
-        |line| format!("EAL said \"{line}\"; check `device`"),
-    )
+/// Why EAL has no such port: what its driver said in the log before it gave up, if anything.
+fn not_found(name: &str, log: &[String]) -> String {
+    let gave_up = format!("failed to initialize {name} device");
+    let of_driver = |line: &&String| !line.starts_with("EAL:") && !line.contains("vdev_probe()");
+    let mut said: Vec<&str> = match log.iter().position(|line| line.contains(&gave_up)) {
+        Some(end) => log
+            .iter()
+            .take(end)
+            .rev()
+            .take_while(of_driver)
+            .take(2)
+            .map(|line| without_function(line))
+            .collect(),
+        None => log
+            .iter()
+            .rev()
+            .find(|line| line.contains(name))
+            .map(String::as_str)
+            .into_iter()
+            .collect(),
+    };
+    said.reverse();
+    if said.is_empty() {
+        return "it was not among the devices given at start, or no DPDK driver took it; check `device`"
+            .to_owned();
+    }
+    format!("its driver said \"{}\"; check `device`", said.join("; "))
+}
+
+/// A log line without the "function(): " that drivers begin with.
+fn without_function(line: &str) -> &str {
+    line.split_once("(): ").map_or(line, |(_, text)| text)
 }
 
 fn reason(error: i32) -> String {

@@ -1,0 +1,430 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Whatever an operator can get wrong ends in one sentence: each case in a child process of its own, which is this
+//! binary running the test `child`.
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+
+use dpdk::{Eal, EalOptions, Lcore, Memory, Mempool, PoolOptions, Port, PortOptions};
+
+use crate::common::{cpus, skip};
+
+/// How the child learns what to do: one `key=value` a line.
+const ORDERS: &str = "SLUICE_TEST_EAL";
+
+/// What a child is told.
+#[derive(Clone, Default)]
+struct Case {
+    orders: Vec<String>,
+    nobody: bool,
+}
+
+impl Case {
+    fn new(key: &str, value: &str) -> Self {
+        Self::default().and(key, value)
+    }
+
+    fn and(mut self, key: &str, value: &str) -> Self {
+        self.orders.push(format!("{key}={value}"));
+        self
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(std::env::current_exe().expect("a path"));
+        command.args(["--exact", "errors::child", "--nocapture", "--test-threads=1"]);
+        let mut orders = self.orders.clone();
+        if !orders.iter().any(|o| o.starts_with("prefix=")) {
+            // Cases run at the same time.
+            orders.push(format!(
+                "prefix=sluice-test-{}-{}",
+                std::process::id(),
+                crate::common::name("")
+            ));
+        }
+        command
+            .env(ORDERS, orders.join("\n"))
+            .env("XDG_RUNTIME_DIR", std::env::temp_dir());
+        if self.nobody {
+            command.uid(65_534).gid(65_534);
+        }
+        command
+    }
+
+    /// The child's answer: "started" or its sentence.
+    fn answer(&self) -> String {
+        let output = self.command().output().expect("the child runs");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let answer = text
+            .lines()
+            .find_map(|l| l.split_once("answer: ").map(|(_, a)| a.to_owned()));
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        let answer = answer.unwrap_or_else(|| panic!("no answer: {} {text} {stderr}", output.status));
+        assert!(!text.contains("Usage"), "EAL printed its usage: {text}");
+        assert!(!stderr.contains("EAL:"), "EAL spoke for itself: {stderr}");
+        assert!(output.status.success(), "{answer}: {}", output.status);
+        answer
+    }
+
+    fn is_answered_by(&self, sentence: &str) {
+        assert_eq!(self.answer(), sentence);
+    }
+}
+
+/// Not a test of its own: the children of the others run it.
+#[test]
+fn child() {
+    let Ok(orders) = std::env::var(ORDERS) else { return };
+    println!("\nanswer: {}", obey(&orders).unwrap_or_else(|sentence| sentence));
+    std::io::stdout().flush().unwrap();
+}
+
+fn obey(orders: &str) -> Result<String, String> {
+    let cpu = cpus()[0];
+    let mut options = EalOptions::new("", vec![Lcore { id: 0, cpu }], Memory::NoHuge { mb: 64 });
+    let (mut hold, mut again, mut open, mut queues, mut buffers) = (false, false, String::new(), 1, 0);
+    for order in orders.lines() {
+        let (key, value) = order.split_once('=').expect("key=value");
+        let number = || value.parse::<u32>().expect("a number");
+        match key {
+            "prefix" => value.clone_into(&mut options.file_prefix),
+            "vdev" => options.vdevs.push(value.to_owned()),
+            "pci" => options.allow.push(value.to_owned()),
+            "extra" => options.extra.push(value.to_owned()),
+            "no-huge" => options.memory = Memory::NoHuge { mb: number() },
+            "huge" => options.memory = Memory::Huge { mb: number() },
+            "lcore" => options.lcores.push(Lcore { id: number(), cpu }),
+            "cpu" => options.lcores.push(Lcore { id: 1, cpu: number() }),
+            "main" => options.main = number(),
+            "no-lcores" => options.lcores.clear(),
+            "open" => value.clone_into(&mut open),
+            "queues" => queues = u16::try_from(number()).expect("16 bits"),
+            "buffers" => buffers = number(),
+            "hold" => hold = true,
+            "again" => again = true,
+            _ => panic!("unknown order {key}"),
+        }
+    }
+    let eal = Eal::init(&options).map_err(|e| e.to_string())?;
+    if again {
+        let mut other = options.clone();
+        other.file_prefix.push('2');
+        drop(eal);
+        return Eal::init(&other)
+            .map(|_| "started".to_owned())
+            .map_err(|e| e.to_string());
+    }
+    if hold {
+        println!("\nholding");
+        std::io::stdout().flush().expect("a pipe");
+        let mut line = String::new();
+        std::io::stdin().read_line(&mut line).expect("a pipe");
+    }
+    if buffers > 0 || !open.is_empty() {
+        use_devices(&eal, &open, queues, buffers.max(64))?;
+    }
+    Ok("started".to_owned())
+}
+
+fn use_devices(eal: &Eal, device: &str, queues: u16, buffers: u32) -> Result<(), String> {
+    let pool = PoolOptions {
+        name: "pool".to_owned(),
+        buffers,
+        cache: 0,
+        data_room: 2176,
+        socket: None,
+    };
+    let pool = Mempool::create(eal, &pool).map_err(|e| e.to_string())?;
+    if device.is_empty() {
+        return Ok(());
+    }
+    let mut port = Port::open(eal, device).map_err(|e| e.to_string())?;
+    let options = PortOptions {
+        rx_queues: queues,
+        ..PortOptions::default()
+    };
+    port.configure(&options, &[pool]).map_err(|e| e.to_string())?;
+    port.start().map_err(|e| e.to_string())?;
+    Ok(())
+}
+
+#[test]
+fn good_options_start() {
+    Case::new("vdev", "net_null0")
+        .and("open", "net_null0")
+        .is_answered_by("started");
+    Case::new("lcore", "7").and("main", "7").is_answered_by("started");
+}
+
+#[test]
+fn lcores_that_do_not_exist() {
+    let online = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap();
+    let online = online.trim();
+    Case::new("cpu", "999").is_answered_by(&format!(
+        "lcore 1 does not exist: this machine has no CPU 999 online, only {online}; choose one of these"
+    ));
+    let cpu = cpus()[0];
+    Case::new("lcore", "500").is_answered_by(&format!(
+        "lcore 500 does not exist: DPDK knows lcores 0 to 127; use \"N@{cpu}\" to put a lower number on CPU {cpu}"
+    ));
+    Case::new("lcore", "0").is_answered_by(&format!(
+        "lcore 0 is given twice: each lcore may appear once; use another number, as in \"1@{cpu}\""
+    ));
+    Case::new("main", "5")
+        .is_answered_by("main lcore 5 is not among the configured lcores: add it to the list");
+    Case::new("no-lcores", "").is_answered_by("no lcore is configured: name at least one");
+}
+
+#[test]
+fn vdevs_with_typing_mistakes() {
+    Case::new("vdev", "net_afpacket0,iface=lo").is_answered_by(
+        "device \"net_afpacket0\": DPDK has no driver of that name; did you mean \"net_af_packet0\"?",
+    );
+    Case::new("vdev", "net_nosuch0").is_answered_by(
+        "device \"net_nosuch0\": DPDK has no driver of that name; did you mean \"net_null0\"?",
+    );
+    // Not ours to judge beforehand: EAL's own log says it.
+    Case::new("vdev", "nett_tap3")
+        .is_answered_by("device \"nett_tap3\": DPDK has no driver of that name; did you mean \"net_tap3\"?");
+    Case::new("vdev", "net_null0").and("vdev", "net_null0,size=64").is_answered_by(
+        "device \"net_null0\" is given twice: give each vdev a number of its own, as in net_null0 and net_null1",
+    );
+}
+
+#[test]
+fn arguments_of_vdevs() {
+    Case::new("vdev", "net_pcap0,rx_pcap=/nonexistent.pcap,tx_pcap=/dev/null").and("open", "net_pcap0").is_answered_by(
+        "port \"net_pcap0\" does not exist: its driver said \"Couldn't open /nonexistent.pcap: /nonexistent.pcap: No such \
+         file or directory\"; check `device`",
+    );
+    Case::new("vdev", "net_memif0,role=nosuch")
+        .and("open", "net_memif0")
+        .is_answered_by(
+            "port \"net_memif0\" does not exist: its driver said \"Unknown role: nosuch.\"; check `device`",
+        );
+    Case::new("vdev", "net_null0").and("open", "net_null1").is_answered_by(
+        "port \"net_null1\" does not exist: it was not among the devices given at start, or no DPDK driver took it; check \
+         `device`",
+    );
+    if let Some(name) = need_root("arguments_of_vdevs") {
+        Case::new("vdev", "net_af_packet0,iface=nosuch0").is_answered_by(&format!(
+            "device \"{name}\": there is no network interface \"nosuch0\" in this network namespace; create it or \
+             correct iface="
+        ));
+        Case::new("vdev", name).is_answered_by(&format!(
+            "device \"{name}\" needs the network interface it opens: write \"{name},iface=NAME\""
+        ));
+    }
+}
+
+/// A device for tests that need CAP_NET_RAW.
+fn need_root(test: &str) -> Option<&'static str> {
+    if is_root() {
+        return Some("net_af_packet0");
+    }
+    skip(test, "needs root for net_af_packet");
+    None
+}
+
+fn is_root() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    status
+        .lines()
+        .any(|l| l.starts_with("Uid:") && l.split_whitespace().nth(2) == Some("0"))
+}
+
+#[test]
+fn devices_that_need_a_capability() {
+    let case = Case {
+        nobody: true,
+        ..Case::new("vdev", "net_null0")
+    };
+    if !is_root() || case.command().output().is_err() {
+        skip(
+            "devices_that_need_a_capability",
+            "needs root, and a build folder that others may read, to become nobody",
+        );
+        return;
+    }
+    case.is_answered_by("started");
+    let advice =
+        "run as root, or give the binary that capability (setcap, or AmbientCapabilities= in the unit)";
+    for (device, capability) in [
+        ("net_af_packet0,iface=lo", "CAP_NET_RAW"),
+        ("net_tap0", "CAP_NET_ADMIN"),
+    ] {
+        let name = device.split(',').next().unwrap();
+        let case = Case {
+            nobody: true,
+            ..Case::new("vdev", device)
+        };
+        case.is_answered_by(&format!(
+            "device \"{name}\" needs the capability {capability}: {advice}"
+        ));
+    }
+}
+
+#[test]
+fn pci_devices_that_are_not_there_or_not_ours() {
+    Case::new("pci", "0000:fe:1f.7").is_answered_by(
+        "PCI device 0000:fe:1f.7 does not exist on this machine: `dpdk-devbind.py --status` lists those that do",
+    );
+    Case::new("pci", "fe:1f.7").and("pci", "0000:fe:1f.7").is_answered_by(
+        "PCI device 0000:fe:1f.7 does not exist on this machine: `dpdk-devbind.py --status` lists those that do",
+    );
+    let bound = std::fs::read_dir("/sys/bus/pci/devices")
+        .into_iter()
+        .flatten()
+        .flatten()
+        .find_map(|entry| {
+            let driver = std::fs::read_link(entry.path().join("driver"))
+                .ok()?
+                .file_name()?
+                .to_str()?
+                .to_owned();
+            let kernel = !driver.starts_with("vfio") && !driver.contains("uio") && !driver.starts_with("mlx");
+            kernel.then(|| (entry.file_name().to_string_lossy().into_owned(), driver))
+        });
+    let Some((address, driver)) = bound else {
+        skip(
+            "pci_devices_that_are_not_there_or_not_ours",
+            "this machine has no PCI device of a kernel driver",
+        );
+        return;
+    };
+    Case::new("pci", &address).is_answered_by(&format!(
+        "PCI device {address} belongs to the kernel driver \"{driver}\": bind it to vfio-pci first \
+         (`dpdk-devbind.py --bind=vfio-pci {address}`), which takes it from the kernel"
+    ));
+}
+
+#[test]
+fn more_memory_than_there_is() {
+    let answer = Case::new("no-huge", "99999999").answer();
+    assert!(
+        answer.starts_with("not enough memory: 99999999 MB are needed, "),
+        "{answer}"
+    );
+    assert!(
+        answer.ends_with(" MB are available; configure fewer buffers or add memory"),
+        "{answer}"
+    );
+    let answer = Case::new("huge", "99999999").answer();
+    let none =
+        answer.starts_with("no huge pages are reserved: run `sysctl vm.nr_hugepages=50000000` as root");
+    let few = answer.starts_with("not enough free huge pages: 99999999 MB are needed, ");
+    assert!(
+        (none || few) && answer.contains("hugepages = \"never\""),
+        "{answer}"
+    );
+    Case::new("buffers", "100000").is_answered_by(
+        "not enough memory for pool \"pool\": 100000 buffers need about 232 MB; reserve more huge pages or configure \
+         fewer buffers",
+    );
+}
+
+#[test]
+fn huge_pages_are_used_where_they_are_free() {
+    if dpdk::free_huge_mb() < 64 {
+        skip(
+            "huge_pages_are_used_where_they_are_free",
+            "fewer than 64 MB of huge pages are free on this machine",
+        );
+        return;
+    }
+    let vdev = Case::new("vdev", "net_null0").and("open", "net_null0");
+    vdev.clone()
+        .and("huge", "32")
+        .and("buffers", "2000")
+        .is_answered_by("started");
+    vdev.and("huge", "0")
+        .and("buffers", "2000")
+        .is_answered_by("started");
+}
+
+#[test]
+fn ports_with_too_few_queues() {
+    Case::new("vdev", "net_null0").and("open", "net_null0").and("queues", "2000").is_answered_by(
+        "port \"net_null0\" (net_null) has at most 1024 rx queue(s), 2000 are needed: use fewer rx lcores",
+    );
+    let Some(device) = need_root("ports_with_too_few_queues") else {
+        return;
+    };
+    Case::new("vdev", "net_af_packet0,iface=lo").and("open", device).and("queues", "2").is_answered_by(
+        "port \"net_af_packet0\" (net_af_packet) has at most 1 rx queue(s), 2 are needed: use fewer rx lcores, or give \
+         the device more (qpairs=N)",
+    );
+}
+
+#[test]
+fn arguments_that_eal_does_not_take() {
+    Case::new("extra", "--nosuch=1").is_answered_by(
+        "EAL does not accept the arguments given to it (--nosuch=1): unrecognized option '--nosuch=1'; correct eal_args",
+    );
+    Case::new("extra", "--no-huge").is_answered_by(
+        "eal_args: --no-huge contradicts what Sluice passes itself; remove it and choose with `hugepages`",
+    );
+    Case::new("extra", "--log-level=eal,4").is_answered_by("started");
+    let answer = Case::new("extra", "-d").and("extra", "/nonexistent.so").answer();
+    assert!(
+        answer.starts_with("EAL did not start: ") && answer.contains("nonexistent"),
+        "{answer}"
+    );
+}
+
+#[test]
+fn prefixes_that_are_no_file_names() {
+    Case::new("prefix", "../x")
+        .is_answered_by("file prefix \"../x\" cannot be a file name: use letters, digits, '-' and '_'");
+}
+
+/// A child that keeps running until its input ends.
+struct Holder(Child);
+
+impl Holder {
+    fn start(case: &Case) -> Self {
+        let mut command = case.clone().and("hold", "").command();
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the child runs");
+        let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+        let held = lines.find_map(|l| l.ok().filter(|l| l.contains("holding") || l.contains("answer: ")));
+        assert_eq!(held.as_deref(), Some("holding"));
+        // The pipe stays open, or the child would die of writing to it.
+        std::thread::spawn(move || lines.count());
+        Self(child)
+    }
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        drop(self.0.stdin.take());
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_second_instance_on_the_same_prefix() {
+    let prefix = format!("sluice-test-{}-twice", std::process::id());
+    let case = Case::new("prefix", &prefix);
+    let first = Holder::start(&case);
+    case.is_answered_by(&format!(
+        "another instance with file prefix \"{prefix}\" is running (process {}): stop it, or give this one another \
+         prefix (eal_args = [\"--file-prefix=NAME\"])",
+        first.0.id()
+    ));
+    // The operator's own argument counts.
+    let other = case.clone().and("extra", &format!("--file-prefix={prefix}-b"));
+    other.is_answered_by("started");
+    drop(first);
+    case.is_answered_by("started");
+}
+
+#[test]
+fn eal_starts_once_in_a_process() {
+    Case::new("again", "").is_answered_by(
+        "EAL was already started in this process and cannot be started again: start a new process",
+    );
+}
