@@ -242,13 +242,9 @@ impl PiBank {
                 .stamp
                 .since(Stamp(self.heads[index].load(Ordering::Relaxed)))
                 .min(LONGEST);
+            // an id that missed ticks has settled: its last delay is zero
             let idle = ticks_between(tick, pass.before);
-            let rested = if idle == 0 {
-                p_prime
-            } else {
-                params.idle(p_prime, last, idle.into(), target)
-            };
-            let last = if idle == 0 { last } else { Nanos::ZERO };
+            let rested = params.idle(p_prime, last, idle.into(), target);
             (params.step(rested, delay, last, target), delay)
         } else {
             let idle = ticks_between(tick, pass.tick);

@@ -99,6 +99,10 @@ mod tests {
             assert!((0..1000).all(|_| dice.recur(Purpose::Classic, Prob::ONE)));
             assert!((0..1000).all(|_| !dice.recur(Purpose::Classic, Prob::ZERO)));
         }
+        assert!(
+            Dice([0; 4]).recur(Purpose::Classic, Prob::ONE),
+            "whatever the phase"
+        );
     }
 
     #[test]
@@ -134,6 +138,13 @@ mod tests {
         let mut dice = Dice::new(3);
         let hits = (0..100_000).filter(|_| dice.roll(Prob::from_f64(0.25))).count();
         assert!((24_500..25_500).contains(&hits), "{hits}");
+        let drawn = high(split_mix(u64::from(dice.0[1]) << 32 | u64::from(dice.0[0])).0);
+        let mut same = dice;
+        assert!(
+            same.roll(Prob(drawn)),
+            "a value equal to the likelihood acts, as in the kernel"
+        );
+        assert!(!dice.roll(Prob(drawn - 1)));
         assert!((0..1000).all(|_| dice.roll(Prob::ONE)));
         assert!((0..1000).all(|_| !dice.roll(Prob::ZERO)));
     }

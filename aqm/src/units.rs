@@ -171,3 +171,60 @@ impl Prob {
         Self(self.0 / divisor.max(1))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn probabilities_keep_their_ends() {
+        assert_eq!(Prob::ONE.squared(), Prob::ONE);
+        assert_eq!(Prob::ZERO.squared(), Prob::ZERO);
+        assert_eq!(Prob(1 << 31).squared(), Prob(1 << 30));
+        assert_eq!(Prob(1 << 31).times(2), Prob::ONE);
+        assert_eq!(Prob((1 << 31) - 1).times(2), Prob(u32::MAX - 1));
+        assert_eq!(Prob::ONE.over(0), Prob::ONE);
+        assert_eq!(Prob::ONE.over(2), Prob(u32::MAX / 2));
+        for ratio in [-1.0, 0.0, 0.25, 1.0, 2.0, f64::INFINITY] {
+            assert!(
+                (Prob::from_f64(ratio).as_f64() - ratio.clamp(0.0, 1.0)).abs() < 1e-9,
+                "{ratio}"
+            );
+        }
+    }
+
+    #[test]
+    fn differences_of_time_keep_their_sign() {
+        assert_eq!(Nanos(5).signed_since(Nanos(7)), -2);
+        assert_eq!(Nanos(5).since(Nanos(7)), Nanos::ZERO);
+        assert_eq!(Nanos::MAX + Nanos(1), Nanos::MAX);
+    }
+
+    #[test]
+    fn stamps_differ_across_their_wrap_and_never_go_backwards() {
+        let wrap = 1_u64 << (32 + Stamp::SHIFT);
+        let (before, after) = (Stamp::at(Nanos(wrap - 640)), Stamp::at(Nanos(wrap + 640)));
+        assert_eq!(after.since(before), Nanos(1_280));
+        assert_eq!(before.since(after), Nanos::ZERO);
+    }
+
+    #[test]
+    fn a_pace_is_within_six_in_a_billion_of_its_rate() {
+        for bps in [
+            64_000,
+            1_000_000,
+            333_333_333,
+            10_000_000_000,
+            400_000_000_000_u64,
+        ] {
+            let bytes = 1_u64 << 40;
+            let exact = u128::from(bytes) * 8_000_000_000 / u128::from(bps);
+            let got = u128::from(Pace::of(BitsPerSec(bps)).time(bytes).0);
+            assert!(
+                got.abs_diff(exact) * 1_000_000_000 <= exact * 6 + 1_000_000_000,
+                "{bps}: {got} for {exact}"
+            );
+        }
+        assert_eq!(Pace::of(BitsPerSec(0)).time(u64::MAX), Nanos::MAX);
+    }
+}

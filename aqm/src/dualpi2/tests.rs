@@ -282,6 +282,22 @@ fn interleaved_packets_of_both_queues_drop_alike_in_overload() {
 }
 
 #[test]
+fn overload_drops_leave_the_spacing_of_marks_alone() {
+    let params = rfc();
+    let packet = head(Queue::L4s, Ecn::Ect1, Rule::None);
+    let (mut calm, mut stirred) = (DualPi2::new(&params, 3), DualPi2::new(&params, 3));
+    for n in 0..10_000 {
+        let expected = calm.decide(&params, &packet, &busy(0.15));
+        stirred.decide(&params, &packet, &busy(0.7));
+        assert_eq!(
+            stirred.decide(&params, &packet, &busy(0.15)),
+            expected,
+            "packet {n}"
+        );
+    }
+}
+
+#[test]
 fn classic_drops_are_the_square_of_half_the_l_marks() {
     for percent in (10..=90).step_by(10) {
         let left = busy(f64::from(percent) / 200.0);
