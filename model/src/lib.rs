@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod config;
+pub mod import;
 pub mod keys;
 pub mod problem;
 pub mod profile;

@@ -58,9 +58,8 @@ impl fmt::Display for Problems {
 
 /// One problem of a record: the field as a path (`match.ipv4[0]`), and what is wrong with its value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{field}: {message}")]
 pub struct FieldError {
-    /// Path of the field.
+    /// Path of the field; empty where the whole record is meant.
     pub field: String,
     /// What is wrong, with the value.
     pub message: String,
@@ -73,6 +72,13 @@ impl FieldError {
             field: field.into(),
             message: message.into(),
         }
+    }
+}
+
+impl fmt::Display for FieldError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let colon = if self.field.is_empty() { "" } else { ": " };
+        write!(out, "{}{colon}{}", self.field, self.message)
     }
 }
 

@@ -223,9 +223,7 @@ fn draft(mut keys: Keys<'_>) -> Draft<'_> {
         keys.fail("name", message);
     }
     let device = keys.required("device").unwrap_or_default().to_owned();
-    if !keys.has("role") {
-        keys.fail("role", "is missing");
-    }
+    keys.require("role");
     Draft {
         name,
         device,

@@ -68,26 +68,23 @@ pub(super) struct Keys<'t> {
     /// What leads to it, with a dot at the end unless it is the root.
     pub(super) path: String,
     asked: Vec<&'static str>,
+    /// Something else stands in its place, which is a problem enough.
+    broken: bool,
     report: &'t Report,
 }
 
 impl<'t> Keys<'t> {
     pub(super) fn root(table: &'t Spanned<DeTable<'t>>, report: &'t Report) -> Self {
-        Self {
-            table: Some(table.get_ref()),
-            span: table.span(),
-            path: String::new(),
-            asked: Vec::new(),
-            report,
-        }
+        Self::new(Some(table.get_ref()), table.span(), String::new(), report)
     }
 
-    fn missing(path: String, span: Range<usize>, report: &'t Report) -> Self {
+    fn new(table: Option<&'t DeTable<'t>>, span: Range<usize>, path: String, report: &'t Report) -> Self {
         Self {
-            table: None,
+            table,
             span,
             path,
             asked: Vec::new(),
+            broken: false,
             report,
         }
     }
@@ -198,11 +195,16 @@ impl<'t> Keys<'t> {
         }
     }
 
-    /// As [`text`](Self::text), for keys that may not be left out.
-    pub(super) fn required(&mut self, key: &'static str) -> Option<&'t str> {
-        if !self.has(key) {
+    /// Reports `key` if it is left out.
+    pub(super) fn require(&self, key: &str) {
+        if !self.has(key) && !self.broken {
             self.fail(key, "is missing");
         }
+    }
+
+    /// As [`text`](Self::text), for keys that may not be left out.
+    pub(super) fn required(&mut self, key: &'static str) -> Option<&'t str> {
+        self.require(key);
         self.text(key)
     }
 
@@ -242,7 +244,7 @@ impl<'t> Keys<'t> {
     pub(super) fn table(&mut self, key: &'static str) -> Keys<'t> {
         let path = format!("{}{key}.", self.path);
         match self.get(key) {
-            None => Keys::missing(path, self.span.clone(), self.report),
+            None => Keys::new(None, self.span.clone(), path, self.report),
             Some(value) => self.keys_of(key, value, path),
         }
     }
@@ -286,15 +288,12 @@ impl<'t> Keys<'t> {
                 name,
                 format!("{} is not a table", show(value.get_ref())),
             );
-            return Keys::missing(path, value.span(), self.report);
+            return Keys {
+                broken: true,
+                ..Keys::new(None, value.span(), path, self.report)
+            };
         };
-        Keys {
-            table: Some(table),
-            span: value.span(),
-            path,
-            asked: Vec::new(),
-            report: self.report,
-        }
+        Keys::new(Some(table), value.span(), path, self.report)
     }
 
     /// Reports every key that was never asked for.

@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The record as JSON: raw structs that refuse unknown fields, turned into a validated [`Subscriber`] and back.
 //!
-//! A wrong type or an unknown field stops at the first one (serde); whatever has the right type is checked as a
-//! whole, and all its problems come back together. PATCH is a JSON merge patch (RFC 7396) on the record.
+//! All problems of a record come back together, those of type (serde would stop at the first) as well as those of
+//! value. PATCH is a JSON merge patch (RFC 7396) on the record.
 
+use std::fmt;
+use std::marker::PhantomData;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use ipnet::{Ipv4Net, Ipv6Net};
-use serde::de::Deserializer;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Deserializer, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use serde_path_to_error::{Path, Segment};
 
 use super::{
     DEFAULT_PROFILE, MAX_ID_BYTES, MAX_RATE_BPS, MIN_RATE_BPS, MacAddr, Match, Pppoe, Subscriber, Vlan,
@@ -20,6 +24,8 @@ use crate::problem::{FieldError, RecordError};
 const MAX_VLAN: u64 = 4094;
 /// Highest PPPoE session id; 0 is discovery and 0xffff reserved (RFC 2516 section 4).
 const MAX_SESSION: u64 = 65_534;
+/// After so many problems of one record nobody reads on.
+const MOST_ERRORS: usize = 20;
 /// Names that are taken by the interface itself.
 const RESERVED_IDS: [&str; 3] = [".", "..", "bulk"];
 
@@ -31,7 +37,7 @@ struct RawSubscriber {
     up_bps: Option<u64>,
     profile: Option<String>,
     parent: Option<String>,
-    #[serde(rename = "match")]
+    #[serde(default, deserialize_with = "object", rename = "match")]
     matches: Option<RawMatch>,
 }
 
@@ -42,9 +48,9 @@ struct RawMatch {
     ipv4: Option<Vec<String>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     ipv6: Option<Vec<String>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "object", skip_serializing_if = "Option::is_none")]
     vlan: Option<RawVlan>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "object", skip_serializing_if = "Option::is_none")]
     pppoe: Option<RawPppoe>,
     #[serde(skip_serializing_if = "Option::is_none")]
     port: Option<String>,
@@ -66,6 +72,33 @@ struct RawPppoe {
     mac: Option<String>,
 }
 
+/// A struct that is written as an object. What serde derives would take an array of its fields as well.
+struct Object<T>(T);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(ObjectVisitor(PhantomData)).map(Self)
+    }
+}
+
+fn object<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
+    Ok(Option::<Object<T>>::deserialize(deserializer)?.map(|object| object.0))
+}
+
+struct ObjectVisitor<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectVisitor<T> {
+    type Value = T;
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<T, A::Error> {
+        T::deserialize(MapAccessDeserializer::new(map))
+    }
+}
+
 impl Subscriber {
     /// Reads one record.
     ///
@@ -73,9 +106,9 @@ impl Subscriber {
     ///
     /// Every problem with the path of its field and its value.
     pub fn from_json(json: &[u8]) -> Result<Self, RecordError> {
-        match serde_json::from_slice::<RawSubscriber>(json) {
-            Ok(raw) => validate(raw),
-            Err(error) => Err(explain(&mut serde_json::Deserializer::from_slice(json), &error)),
+        match serde_json::from_slice::<Object<RawSubscriber>>(json) {
+            Ok(Object(raw)) => validate(raw),
+            Err(error) => Err(explain(json, &error)),
         }
     }
 
@@ -85,9 +118,9 @@ impl Subscriber {
     ///
     /// As [`from_json`](Self::from_json).
     pub fn from_value(value: &Value) -> Result<Self, RecordError> {
-        match RawSubscriber::deserialize(value) {
-            Ok(raw) => validate(raw),
-            Err(error) => Err(explain(value, &error)),
+        match Object::<RawSubscriber>::deserialize(value) {
+            Ok(Object(raw)) => validate(raw),
+            Err(error) => Err(explain_value(value.clone(), &error)),
         }
     }
 
@@ -132,7 +165,7 @@ impl Serialize for Subscriber {
 
 impl<'de> Deserialize<'de> for Subscriber {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        validate(RawSubscriber::deserialize(deserializer)?).map_err(serde::de::Error::custom)
+        validate(Object::<RawSubscriber>::deserialize(deserializer)?.0).map_err(serde::de::Error::custom)
     }
 }
 
@@ -155,14 +188,83 @@ fn merge(target: &mut Value, patch: &Value) {
     }
 }
 
-/// Reads once more to learn where it went wrong: the good case pays nothing for paths.
-fn explain<'de, D: Deserializer<'de>>(again: D, error: &serde_json::Error) -> RecordError {
-    let path = match serde_path_to_error::deserialize::<_, RawSubscriber>(again) {
-        Err(located) => located.path().to_string(),
-        Ok(_) => String::new(),
-    };
-    let field = if path == "." { String::new() } else { path };
-    RecordError(vec![FieldError::new(field, error.to_string())])
+/// Text that is no JSON at all says where; else every wrong value is looked for.
+fn explain(json: &[u8], error: &serde_json::Error) -> RecordError {
+    match serde_json::from_slice::<Value>(json) {
+        Ok(value) => explain_value(value, error),
+        Err(error) => {
+            let message = error.to_string();
+            let what = message
+                .rsplit_once(" at line ")
+                .map_or(message.as_str(), |(what, _)| what);
+            let line = if error.line() == 1 {
+                String::new()
+            } else {
+                format!("line {}, ", error.line())
+            };
+            let message = format!("not JSON: {what} at {line}column {}", error.column());
+            RecordError(vec![FieldError::new("", message)])
+        }
+    }
+}
+
+/// Finds every wrong value: each is taken out once it is found, and the rest is read again. Only records that are
+/// refused pay for it.
+fn explain_value(mut value: Value, first: &serde_json::Error) -> RecordError {
+    let mut errors: Vec<FieldError> = Vec::new();
+    while errors.len() < MOST_ERRORS {
+        match serde_path_to_error::deserialize::<_, Object<RawSubscriber>>(&value) {
+            Ok(Object(raw)) => {
+                let rest = validate(raw).err().into_iter().flat_map(|error| error.0);
+                let new =
+                    rest.filter(|error| !errors.iter().any(|known| lies_in(&known.field, &error.field)));
+                let new: Vec<_> = new.collect();
+                errors.extend(new);
+                break;
+            }
+            Err(located) => {
+                let path = located.path().to_string();
+                let field = if path == "." { String::new() } else { path };
+                errors.push(FieldError::new(field, located.inner().to_string()));
+                if !neutralise(&mut value, located.path()) {
+                    break;
+                }
+            }
+        }
+    }
+    if errors.is_empty() {
+        errors.push(FieldError::new("", first.to_string()));
+    }
+    RecordError(errors)
+}
+
+/// Whether `field` is `outer` or within it.
+fn lies_in(field: &str, outer: &str) -> bool {
+    field
+        .strip_prefix(outer)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+}
+
+/// Takes the value at `path` out; an item of a list is emptied, so that the others keep their places.
+fn neutralise(value: &mut Value, path: &Path) -> bool {
+    let mut steps = path.iter().peekable();
+    let mut here = value;
+    while let Some(step) = steps.next() {
+        let last = steps.peek().is_none();
+        let next = match (here, step) {
+            (Value::Object(members), Segment::Map { key }) if last => return members.remove(key).is_some(),
+            (Value::Object(members), Segment::Map { key }) => members.get_mut(key),
+            (Value::Array(items), Segment::Seq { index }) => items.get_mut(*index),
+            _ => None,
+        };
+        let Some(next) = next else { return false };
+        if last {
+            *next = Value::String(String::new());
+            return true;
+        }
+        here = next;
+    }
+    false
 }
 
 fn raw(subscriber: &Subscriber) -> RawSubscriber {
@@ -252,9 +354,8 @@ fn validate(raw: RawSubscriber) -> Result<Subscriber, RecordError> {
         checks.fail("id", "is missing");
         String::from("-")
     });
-    checks.name("id", &id);
-    if RESERVED_IDS.contains(&id.as_str()) {
-        checks.fail("id", format!("\"{id}\" is not free to use as a name"));
+    if let Err(message) = check_id(&id) {
+        checks.fail("id", message);
     }
     let down_bps = checks.rate("down_bps", raw.down_bps);
     let up_bps = checks.rate("up_bps", raw.up_bps);
@@ -316,6 +417,14 @@ fn station(text: &str, checks: &mut Checks) -> Option<MacAddr> {
     };
     checks.fail("match.pppoe.mac", format!("\"{text}\" {message}"));
     None
+}
+
+/// An id is a name that the interface has not taken itself.
+pub(crate) fn check_id(text: &str) -> Result<(), String> {
+    if RESERVED_IDS.contains(&text) {
+        return Err(format!("\"{text}\" is not free to use as a name"));
+    }
+    check_name(text)
 }
 
 /// Names stand in URLs, logs and tables.

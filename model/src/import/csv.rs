@@ -1,0 +1,385 @@
+// SPDX-License-Identifier: Apache-2.0
+//! ShapedDevices.csv: 15 or 16 columns, the older 13, and files whose header says 15 while the rows have 13.
+//!
+//! A row is a device; rows of one Circuit ID are one subscriber. The layout is found for each row by where its
+//! addresses and rates are, the number of its fields only says what to try first: the example file that most
+//! installations began with has the header of one layout and the rows of another.
+//! Departures from the tool this format comes from: host bits in a prefix and different rates of one circuit are
+//! problems here, for there is no telling which was meant.
+
+use std::collections::{BTreeSet, HashMap};
+
+use ipnet::{Ipv4Net, Ipv6Net};
+
+use super::{Gather, Options, newlines};
+use crate::subscriber::{MAX_RATE_BPS, MIN_RATE_BPS, Match, Subscriber, check_id, parse_ipv4, parse_ipv6};
+
+/// Where what stands in a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Layout {
+    id: usize,
+    parent: Option<usize>,
+    ipv4: usize,
+    ipv6: usize,
+    min: [Option<usize>; 2],
+    /// Down and up.
+    max: [usize; 2],
+    sqm: Option<usize>,
+}
+
+/// 15 columns, or 16 with `sqm`.
+const CURRENT: Layout = Layout {
+    id: 0,
+    parent: Some(4),
+    ipv4: 8,
+    ipv6: 9,
+    min: [Some(10), Some(11)],
+    max: [12, 13],
+    sqm: Some(15),
+};
+/// 13 columns.
+const LEGACY: Layout = Layout {
+    id: 0,
+    parent: Some(4),
+    ipv4: 6,
+    ipv6: 7,
+    min: [Some(8), Some(9)],
+    max: [10, 11],
+    sqm: None,
+};
+/// Numbers of fields that rows of the known layouts have.
+const FIELDS: [usize; 3] = [13, 15, 16];
+
+/// Names of the columns in messages.
+const ID: &str = "Circuit ID";
+const IPV4: &str = "IPv4";
+const IPV6: &str = "IPv6";
+const MIN: [&str; 2] = ["Download Min Mbps", "Upload Min Mbps"];
+const MAX: [&str; 2] = ["Download Max Mbps", "Upload Max Mbps"];
+
+/// Reads all rows.
+pub(super) fn rows(text: &str, options: &Options, gather: &mut Gather) {
+    let mut reader = ::csv::ReaderBuilder::new()
+        .has_headers(false)
+        .flexible(true)
+        .comment(Some(b'#'))
+        .trim(::csv::Trim::All)
+        .from_reader(text.as_bytes());
+    let mut table = Table::default();
+    let mut row = ::csv::StringRecord::new();
+    let mut lines = Lines { text, at: 0, line: 1 };
+    loop {
+        match reader.read_record(&mut row) {
+            Ok(true) => {}
+            Ok(false) => break,
+            Err(error) => return gather.fail(lines.line, "", format!("is not CSV: {error}")),
+        }
+        let start = row.position().map_or(0, ::csv::Position::byte);
+        let line = lines.of(usize::try_from(start).unwrap_or(usize::MAX));
+        if table.rows == 0
+            && table.header.is_none()
+            && row.get(0).is_some_and(|name| normal(name) == "circuit id")
+        {
+            match header(&row) {
+                Ok(layout) => table.header = Some((layout, row.len())),
+                Err(column) => return gather.fail(line, column, "is a column that the header lacks"),
+            }
+        } else if row.iter().any(|field| !field.is_empty()) {
+            table.row(&row, line, gather);
+        }
+    }
+    table.finish(options, gather);
+}
+
+/// Finds the line of a record. The reader's own count is that before the comments and blank lines it skips.
+struct Lines<'a> {
+    text: &'a str,
+    at: usize,
+    line: usize,
+}
+
+impl Lines<'_> {
+    fn of(&mut self, start: usize) -> usize {
+        let bytes = self.text.as_bytes();
+        self.line += newlines(bytes.get(self.at..start));
+        self.at = self.at.max(start);
+        while let Some(first @ (b'#' | b'\n' | b'\r')) = bytes.get(self.at) {
+            let rest = bytes.get(self.at..).unwrap_or_default();
+            let end = if *first == b'\r' {
+                Some(0)
+            } else {
+                rest.iter().position(|byte| *byte == b'\n')
+            };
+            let Some(end) = end else { break };
+            self.line += usize::from(*first != b'\r');
+            self.at += end + 1;
+        }
+        self.line
+    }
+}
+
+/// A column's name without its dressing: older files leave the unit out.
+fn normal(name: &str) -> String {
+    name.trim().to_lowercase().trim_end_matches(" mbps").to_owned()
+}
+
+/// The layout a header describes, or the name of a column it lacks.
+fn header(row: &::csv::StringRecord) -> Result<Layout, &'static str> {
+    let names: Vec<_> = row.iter().map(normal).collect();
+    let maybe = |wanted: &str| names.iter().position(|name| *name == normal(wanted));
+    let find = |wanted: &'static str| maybe(wanted).ok_or(wanted);
+    Ok(Layout {
+        id: find(ID)?,
+        parent: maybe("Parent Node"),
+        ipv4: find(IPV4)?,
+        ipv6: find(IPV6)?,
+        min: MIN.map(maybe),
+        max: [find(MAX[0])?, find(MAX[1])?],
+        sqm: maybe("sqm"),
+    })
+}
+
+/// A circuit so far.
+struct Circuit {
+    id: String,
+    line: usize,
+    /// Down and up.
+    rates: [u64; 2],
+    ipv4: Vec<Ipv4Net>,
+    ipv6: Vec<Ipv6Net>,
+}
+
+#[derive(Default)]
+struct Table {
+    header: Option<(Layout, usize)>,
+    rows: usize,
+    circuits: Vec<Circuit>,
+    by_id: HashMap<String, usize>,
+    parents: BTreeSet<String>,
+    with_parent: usize,
+    with_sqm: usize,
+    with_min: usize,
+    off_header: usize,
+}
+
+impl Table {
+    fn row(&mut self, row: &::csv::StringRecord, line: usize, gather: &mut Gather) {
+        self.rows += 1;
+        let Some(layout) = self.layout(row) else {
+            let message = format!("has {} fields; rows have 13, 15 or 16", row.len());
+            return gather.fail(line, "", message);
+        };
+        let before = gather.problems.len();
+        let cell = |at: usize| row.get(at).unwrap_or_default();
+        let circuit = read_row(&layout, row, line, gather);
+        if gather.problems.len() == before {
+            self.with_min += usize::from(layout.min.iter().flatten().any(|at| !cell(*at).is_empty()));
+            self.with_sqm += usize::from(layout.sqm.is_some_and(|at| !cell(at).is_empty()));
+            if let Some(parent) = layout.parent.map(cell).filter(|parent| !parent.is_empty()) {
+                self.with_parent += 1;
+                self.parents.insert(parent.to_owned());
+            }
+            self.merge(circuit, gather);
+        }
+    }
+
+    /// The first layout the row fits; if none, the one its number of fields stands for.
+    fn layout(&mut self, row: &::csv::StringRecord) -> Option<Layout> {
+        let by_header = self
+            .header
+            .filter(|(_, fields)| *fields == row.len())
+            .map(|(layout, _)| layout);
+        let by_count = match row.len() {
+            13 => Some(LEGACY),
+            count if FIELDS.contains(&count) => Some(CURRENT),
+            _ => None,
+        };
+        let rest = [self.header.map(|(layout, _)| layout), Some(CURRENT), Some(LEGACY)];
+        let likely = by_header.or(by_count);
+        let fitting = likely
+            .into_iter()
+            .chain(rest.into_iter().flatten())
+            .find(|layout| fits(layout, row));
+        if let (Some(fitting), Some((header, _))) = (fitting, self.header) {
+            self.off_header += usize::from((fitting.ipv4, fitting.max) != (header.ipv4, header.max));
+        }
+        fitting.or(likely)
+    }
+
+    fn merge(&mut self, circuit: Circuit, gather: &mut Gather) {
+        let place = self.by_id.get(&circuit.id).copied();
+        let Some(earlier) = place.and_then(|place| self.circuits.get_mut(place)) else {
+            self.by_id.insert(circuit.id.clone(), self.circuits.len());
+            self.circuits.push(circuit);
+            return;
+        };
+        for ((column, rate), other) in MAX.into_iter().zip(circuit.rates).zip(earlier.rates) {
+            if rate != other {
+                let message = format!(
+                    "{rate} b/s, but line {} gives circuit {} {other} b/s",
+                    earlier.line, circuit.id
+                );
+                gather.fail(circuit.line, column, message);
+            }
+        }
+        earlier.ipv4.extend(circuit.ipv4);
+        earlier.ipv6.extend(circuit.ipv6);
+    }
+
+    fn finish(mut self, options: &Options, gather: &mut Gather) {
+        self.notes(options, gather);
+        for mut circuit in self.circuits.drain(..) {
+            circuit.ipv4.sort_unstable();
+            circuit.ipv4.dedup();
+            circuit.ipv6.sort_unstable();
+            circuit.ipv6.dedup();
+            let [down_bps, up_bps] = circuit.rates;
+            let matches = Match {
+                ipv4: circuit.ipv4,
+                ipv6: circuit.ipv6,
+                ..Match::default()
+            };
+            let profile = options.profile.clone();
+            gather.keep(
+                circuit.line,
+                Subscriber {
+                    id: circuit.id,
+                    down_bps,
+                    up_bps,
+                    profile,
+                    parent: None,
+                    matches,
+                },
+            );
+        }
+    }
+
+    fn notes(&self, options: &Options, gather: &mut Gather) {
+        let mut note = |count: usize, text: String| {
+            if count > 0 {
+                gather.notes.push(text);
+            }
+        };
+        let (rows, parents) = (self.with_parent, self.parents.len());
+        note(
+            rows,
+            format!(
+                "{rows} rows name {parents} parent nodes; there are none here yet, so they were left out"
+            ),
+        );
+        let rows = self.with_sqm;
+        note(
+            rows,
+            format!(
+                "{rows} rows name a queue discipline (sqm); the profile \"{}\" decides",
+                options.profile
+            ),
+        );
+        let rows = self.with_min;
+        note(
+            rows,
+            format!("{rows} rows have minimum rates; subscribers are shaped to their maximum"),
+        );
+        let rows = self.off_header;
+        note(
+            rows,
+            format!(
+                "{rows} rows have another layout than the header and were read by where their addresses are"
+            ),
+        );
+    }
+}
+
+/// Whether addresses and rates are where `layout` has them.
+fn fits(layout: &Layout, row: &::csv::StringRecord) -> bool {
+    let cell = |at: usize| row.get(at).unwrap_or_default();
+    let rate = |at: usize| cell(at).parse::<f64>().is_ok();
+    let v4 = || addresses(cell(layout.ipv4)).all(|text| text.contains('.') && !text.contains(':'));
+    let v6 = || addresses(cell(layout.ipv6)).all(|text| text.contains(':'));
+    let any = !cell(layout.ipv4).is_empty() || !cell(layout.ipv6).is_empty();
+    any && v4() && v6() && layout.max.into_iter().all(rate)
+}
+
+/// Several addresses in one cell.
+fn addresses(cell: &str) -> impl Iterator<Item = &str> {
+    cell.split([',', ';', ' ']).filter(|text| !text.is_empty())
+}
+
+/// One device; what is wrong with it goes to `gather`.
+fn read_row(layout: &Layout, row: &::csv::StringRecord, line: usize, gather: &mut Gather) -> Circuit {
+    let cell = |at: usize| row.get(at).unwrap_or_default();
+    let id = cell(layout.id).to_owned();
+    if let Err(message) = check_circuit(&id) {
+        gather.fail(line, ID, message);
+    }
+    if cell(layout.ipv4).is_empty() && cell(layout.ipv6).is_empty() {
+        gather.fail(
+            line,
+            IPV4,
+            "is empty, and so is IPv6: at least one address is wanted",
+        );
+    }
+    for (column, at) in MIN.into_iter().zip(layout.min) {
+        let text = at.map(cell).unwrap_or_default();
+        if !text.is_empty() && text.parse::<f64>().is_err() {
+            gather.fail(line, column, format!("\"{text}\" is not a number"));
+        }
+    }
+    let mut rates = [0; 2];
+    for ((column, at), rate) in MAX.into_iter().zip(layout.max).zip(&mut rates) {
+        match mbps(cell(at)) {
+            Ok(bps) => *rate = bps,
+            Err(message) => gather.fail(line, column, message),
+        }
+    }
+    let ipv4 = prefixes(IPV4, cell(layout.ipv4), line, parse_ipv4, gather);
+    let ipv6 = prefixes(IPV6, cell(layout.ipv6), line, parse_ipv6, gather);
+    Circuit {
+        id,
+        line,
+        rates,
+        ipv4,
+        ipv6,
+    }
+}
+
+fn check_circuit(id: &str) -> Result<(), String> {
+    if id.contains('#') {
+        return Err(format!("\"{id}\" has a # in it"));
+    }
+    check_id(id)
+}
+
+fn prefixes<P>(
+    column: &str,
+    cell: &str,
+    line: usize,
+    parse: impl Fn(&str) -> Result<P, String>,
+    gather: &mut Gather,
+) -> Vec<P> {
+    let parsed = addresses(cell).filter_map(|text| match parse(text) {
+        Ok(prefix) => Some(prefix),
+        Err(message) => {
+            gather.fail(line, column, message);
+            None
+        }
+    });
+    parsed.collect()
+}
+
+/// Fractional Mb/s to b/s.
+fn mbps(text: &str) -> Result<u64, String> {
+    let number = text.parse::<f64>().ok().filter(|number| number.is_finite());
+    let bps = number.ok_or_else(|| format!("\"{text}\" is not a number"))? * 1e6;
+    #[expect(clippy::cast_precision_loss, reason = "both bounds are far below 2^53")]
+    let range = MIN_RATE_BPS as f64..=MAX_RATE_BPS as f64;
+    if !range.contains(&bps.round()) {
+        return Err(format!("\"{text}\" Mb/s is not from 0.064 to 400000"));
+    }
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "within the range just checked"
+    )]
+    Ok(bps.round() as u64)
+}
