@@ -125,21 +125,53 @@ fn the_golden_packets_meet_every_reason_that_a_whole_frame_can_have() {
     }
 }
 
-#[test]
-fn a_header_cut_by_the_first_segments_end_is_split_and_one_cut_by_the_frames_end_is_short() {
+/// The golden frame of that description.
+fn golden(description: &str) -> Vec<u8> {
     let text = fs::read_to_string("tests/data/golden.json").expect("the data file");
     let cases: Vec<Value> = serde_json::from_str(&text).expect("a list of cases");
-    let frame = bytes(&cases[0]["in"]);
-    let frame_bytes = u32::try_from(frame.len()).expect("a frame");
-    let split = parse(&frame[..33], frame_bytes);
-    assert_eq!(split.kind, Kind::Bad(wire::Bad::SplitHeader));
-    assert_eq!(split.ip_offset, 0);
-    assert_eq!(parse(&frame[..33], 33).kind, Kind::Bad(wire::Bad::Short));
-    // the IP header is there in full, the ports lie in the next segment
-    let parsed = parse(&frame[..34], frame_bytes);
+    let case = cases.iter().find(|case| case["description"] == description);
+    bytes(&case.expect("a case of that description")["in"])
+}
+
+/// What is made of the first `head` bytes of a golden frame when the rest lies in other segments.
+fn segmented(description: &str, head: usize) -> wire::Parsed {
+    let frame = golden(description);
+    parse(&frame[..head], u32::try_from(frame.len()).expect("a frame"))
+}
+
+#[test]
+fn a_header_cut_by_the_first_segments_end_is_split_and_one_cut_by_the_frames_end_is_short() {
+    let split = segmented("IPv4, ECT(1)", 33);
+    assert_eq!(
+        (split.kind, split.ip_offset),
+        (Kind::Bad(wire::Bad::SplitHeader), 0)
+    );
+    assert_eq!(
+        parse(&golden("IPv4, ECT(1)")[..33], 33).kind,
+        Kind::Bad(wire::Bad::Short)
+    );
+    assert_eq!(
+        segmented("IPv4 with options", 37).kind,
+        Kind::Bad(wire::Bad::SplitHeader)
+    );
+}
+
+#[test]
+fn what_lies_in_a_later_segment_is_not_known_and_not_bad() {
+    let parsed = segmented("IPv4, ECT(1)", 34);
     assert_eq!(
         (parsed.kind, parsed.ports, parsed.l3_bytes),
         (Kind::Ipv4, None, 76)
+    );
+    let parsed = segmented("IPv6 hop-by-hop", 54);
+    assert_eq!(
+        (parsed.kind, parsed.ports, parsed.l3_bytes),
+        (Kind::Ipv6, None, 68)
+    );
+    assert_eq!(segmented("neighbour solicitation", 55).kind, Kind::Ipv6);
+    assert_eq!(
+        segmented("neighbour solicitation", 56).kind,
+        Kind::Control(wire::Control::Nd)
     );
 }
 

@@ -149,6 +149,16 @@ case("pseudowire, MAC reads as IPv6 with the right payload length: next header a
 inner = Ether(src=BNG, dst="60:00:00:00:00:06") / ARP() / Padding(b"\0" * 18)
 case("pseudowire, MAC reads as IPv6 with a shorter payload in the least frame", eth() / one / inner,
     "not_ip:mpls_unproven", l3=64)
+for what, source, octet in [("next header", "02:00:00:00:00:01", 0xFF), ("source address", "06:00:60:00:00:01", 0xFF),
+                            ("destination address", "06:00:00:00:00:01", 0x40)]:
+    inner = Ether(src=source, dst="60:00:00:00:00:22", type=0x88B5) / Raw(bytes([octet]) * 60)
+    case(f"pseudowire, MAC reads as IPv6, only its {what} tells", eth() / one / inner, "not_ip:mpls_unproven", l3=78)
+header = bytearray(b"\x4f\x01\x00\x28" + bytes(56))
+header[10:12] = (0xFFFF - 0x4F01 - 0x28).to_bytes(2, "big")
+case("MPLS, IPv4 header longer than its packet is not proven", eth(type=0x8847) / Raw(raw(one) + bytes(header)[:40]),
+    "not_ip:mpls_unproven", l3=44)
+case("MPLS, IPv4 header longer than its packet, in a padded frame", eth(type=0x8847) / Raw(raw(MPLS(s=1)) + b"\x46\x01\x00\x14"
+    + bytes(6) + (0xFFFF - 0x4601 - 0x14).to_bytes(2, "big") + bytes(34)), "not_ip:mpls_unproven", l3=50)
 case("MPLS, IPv4 with a wrong checksum is not proven", eth() / one / ip4(chksum=1) / tcp, "not_ip:mpls_unproven", l3=44)
 case("MPLS, IPv4 shorter than a long frame is not proven", eth() / one / ip4() / tcp / Padding(b"\0" * 60),
     "not_ip:mpls_unproven", l3=104)
@@ -176,6 +186,9 @@ case("router solicitation in PPPoE", eth() / PPPoE(sessionid=5) / ppp(0x57) / ip
     / ICMPv6ND_RS(), "control:nd", 22, pppoe_session=5)
 case("router advertisement", eth() / ip6(0, src="fe80::1", dst="ff02::1", hlim=255) / ICMPv6ND_RA(), "control:nd", 14)
 case("neighbour solicitation from beyond a router", eth() / ip6(0, hlim=254) / ICMPv6ND_NS(tgt="fe80::2"), "ipv6", 14)
+case("neighbour solicitation with a code", eth() / ip6(0, **LL, hlim=255) / ICMPv6ND_NS(code=1, tgt="fe80::2"), "ipv6", 14)
+case("padding that reads as a neighbour solicitation", eth() / ip6(0, **LL, hlim=255, nh=58, plen=0)
+    / Padding(b"\x87\0" + bytes(22)), "ipv6", 14)
 case("echo request with hop limit 255", eth() / ip6(0, hlim=255) / ICMPv6EchoRequest(), "ipv6", 14)
 case("fragmented neighbour solicitation", eth() / ip6(0, **LL, hlim=255) / IPv6ExtHdrFragment(m=1, id=1)
     / ICMPv6ND_NS(tgt="fe80::2"), "ipv6", 14)
@@ -184,10 +197,18 @@ discover = BOOTP(op=1, chaddr=mac) / DHCP(options=[("message-type", "discover"),
 offer = BOOTP(op=2, chaddr=mac, yiaddr=V4["dst"]) / DHCP(options=[("message-type", "offer"), "end"])
 case("DHCP discover", eth(dst="ff:ff:ff:ff:ff:ff") / ip4(0, src="0.0.0.0", dst="255.255.255.255") / UDP(sport=68, dport=67)
     / discover, "control:dhcpv4", 14, ports=[68, 67])
+case("DHCP discover, fragmented", eth() / ip4(0, src="0.0.0.0", dst="255.255.255.255", flags="MF") / UDP(sport=68, dport=67)
+    / discover, "ipv4", 14, ports=[68, 67])
 case("DHCP offer to all", eth() / ip4(0, src="10.0.0.1", dst="255.255.255.255") / UDP(sport=67, dport=68) / offer,
     "control:dhcpv4", 14, ports=[67, 68])
 case("DHCP offer to the address and MAC it gives", eth() / ip4(0, src="10.0.0.1") / UDP(sport=67, dport=68) / offer,
     "control:dhcpv4", 14, ports=[67, 68])
+def unicast(octets):
+    return eth() / ip4(0, src="10.0.0.1") / UDP(sport=67, dport=68) / Raw(octets)
+
+
+case("DHCP request on the way of an offer", unicast(b"\1" + raw(offer)[1:]), "ipv4", 14, ports=[67, 68])
+case("BOOTP reply without DHCP's cookie", unicast(raw(offer)[:236] + bytes(9)), "ipv4", 14, ports=[67, 68])
 case("DHCP offer to another MAC than it names", eth(dst=BNG) / ip4(0, src="10.0.0.1") / UDP(sport=67, dport=68) / offer,
     "ipv4", 14, ports=[67, 68])
 case("DHCP offer to another address than it gives", eth() / ip4(0, src="10.0.0.1", dst="100.64.0.43") / UDP(sport=67, dport=68)
@@ -204,6 +225,12 @@ case("DHCPv6 advertise", eth() / ip6(0, **LL) / UDP(sport=547, dport=546) / DHCP
     ports=[547, 546])
 case("DHCPv6 ports with global addresses", eth() / ip6(0) / UDP(sport=547, dport=546) / DHCP6_Advertise(), "ipv6", 14,
     ports=[547, 546])
+case("DHCPv6 ports from a neighbour to a global address", eth() / ip6(0, src="fe80::1") / UDP(sport=547, dport=546)
+    / DHCP6_Advertise(), "ipv6", 14, ports=[547, 546])
+case("DHCPv6 solicit from a global address", eth() / ip6(0, dst="ff02::1:2") / UDP(sport=546, dport=547) / DHCP6_Solicit(),
+    "ipv6", 14, ports=[546, 547])
+case("DHCPv6 solicit to a global address", eth() / ip6(0, src="fe80::1") / UDP(sport=546, dport=547) / DHCP6_Solicit(),
+    "ipv6", 14, ports=[546, 547])
 case("PPPoE PADI", eth(dst="ff:ff:ff:ff:ff:ff") / PPPoED(code=9) / Raw(b"\1\1\0\0"), "control:pppoe_discovery", l3=10)
 case("PPPoE PADT in a VLAN", eth() / Dot1Q(vlan=100) / PPPoED(code=0xA7, sessionid=7), "control:pppoe_discovery", l3=6,
     vlans=[100])
@@ -252,6 +279,8 @@ bad("nine IPv6 extension headers", raw(eth() / ip6(nh=60) / Raw(b"\x3c\x00\x01\x
 bad("IPv6 jumbogram", raw(eth() / ip6(nh=0, plen=0) / Raw(b"\x06\x00\xc2\x04\0\1\0\0" + bytes(20))), "ipv6_jumbogram", 68)
 pppoe = raw(eth() / PPPoE(sessionid=23) / ppp(0x21) / ip4() / tcp)
 bad("PPPoE version 2", patched(pppoe, 14, 0x21), "pppoe_header", 48)
+bad("PPPoE discovery version 2", patched(raw(eth() / PPPoED(code=9)), 14, 0x21), "pppoe_header", 6)
+bad("PPPoE length 0 at the frame's end", patched(pppoe, 18, 0, 0)[:20], "pppoe_length", 6, pppoe_session=23)
 bad("PPPoE session data with a code", patched(pppoe, 15, 9), "pppoe_header", 48)
 bad("PPPoE length past the end", patched(pppoe, 18, 0, 43), "pppoe_length", 48, pppoe_session=23)
 bad("PPPoE length 0", patched(pppoe, 18, 0, 0), "pppoe_length", 48, pppoe_session=23)
