@@ -82,6 +82,7 @@ fn child() {
 fn obey(orders: &str) -> Result<String, String> {
     let cpu = cpus()[0];
     let mut options = EalOptions::new("", vec![Lcore { id: 0, cpu }], Memory::NoHuge { mb: 64 });
+    let (mut link, mut end) = (false, None);
     let (mut hold, mut again, mut open, mut queues, mut buffers) = (false, false, String::new(), 1, 0);
     for order in orders.lines() {
         let (key, value) = order.split_once('=').expect("key=value");
@@ -102,6 +103,8 @@ fn obey(orders: &str) -> Result<String, String> {
             "buffers" => buffers = number(),
             "hold" => hold = true,
             "again" => again = true,
+            "end" => end = Some(value),
+            "link" => link = true,
             _ => panic!("unknown order {key}"),
         }
     }
@@ -114,19 +117,22 @@ fn obey(orders: &str) -> Result<String, String> {
             .map(|_| "started".to_owned())
             .map_err(|e| e.to_string());
     }
+    if end.is_some() {
+        return Ok(outlive(eal, end == Some("on-main")));
+    }
     if hold {
         println!("\nholding");
         std::io::stdout().flush().expect("a pipe");
-        let mut line = String::new();
-        std::io::stdin().read_line(&mut line).expect("a pipe");
+        let mut answer = String::new();
+        std::io::stdin().read_line(&mut answer).expect("a pipe");
     }
     if buffers > 0 || !open.is_empty() {
-        use_devices(&eal, &open, queues, buffers.max(64))?;
+        use_devices(&eal, &open, queues, buffers.max(64), link)?;
     }
     Ok("started".to_owned())
 }
 
-fn use_devices(eal: &Eal, device: &str, queues: u16, buffers: u32) -> Result<(), String> {
+fn use_devices(eal: &Eal, device: &str, queues: u16, buffers: u32, link: bool) -> Result<(), String> {
     let pool = PoolOptions {
         name: "pool".to_owned(),
         buffers,
@@ -145,7 +151,48 @@ fn use_devices(eal: &Eal, device: &str, queues: u16, buffers: u32) -> Result<(),
     };
     port.configure(&options, &[pool]).map_err(|e| e.to_string())?;
     port.start().map_err(|e| e.to_string())?;
+    if link {
+        tell_link(&port);
+    }
     Ok(())
+}
+
+/// Answers each line of input with the state of the link.
+fn tell_link(port: &Port) {
+    println!("\nlink: {}", port.link().up);
+    for _ in std::io::stdin().lines() {
+        println!("link: {}", port.link().up);
+        std::io::stdout().flush().expect("a pipe");
+    }
+}
+
+/// Lets go of EAL and its pool while a packet is out, which must stay readable; then of EAL on its own main lcore.
+fn outlive(eal: Eal, on_main: bool) -> String {
+    let pool = crate::common::name("pool");
+    let pool = PoolOptions {
+        name: pool,
+        buffers: 64,
+        cache: 0,
+        data_room: 2176,
+        socket: None,
+    };
+    let pool = Mempool::create(&eal, &pool).expect("memory for a small pool");
+    if on_main {
+        let eal = std::sync::Arc::new(eal);
+        let held = std::sync::Arc::clone(&eal);
+        let handle = eal
+            .launch(0, move || drop((pool, held)))
+            .expect("the main lcore is idle");
+        drop(eal);
+        handle.join().expect("no panic");
+        return "ended on its main lcore".to_owned();
+    }
+    let mut packet = pool.alloc().expect("64 buffers");
+    assert!(packet.extend(b"still here"));
+    drop((pool, eal));
+    let text = String::from_utf8_lossy(packet.data()).into_owned();
+    drop(packet);
+    text
 }
 
 #[test]
@@ -427,4 +474,83 @@ fn eal_starts_once_in_a_process() {
     Case::new("again", "").is_answered_by(
         "EAL was already started in this process and cannot be started again: start a new process",
     );
+}
+
+#[test]
+fn packets_outlive_their_pool_and_eal() {
+    Case::new("end", "packet").is_answered_by("still here");
+}
+
+#[test]
+fn the_main_lcore_can_be_the_last_to_let_go() {
+    Case::new("end", "on-main").is_answered_by("ended on its main lcore");
+}
+
+/// A veth pair whose first end is opened by the child; gone when dropped.
+struct Veth(String, String);
+
+impl Veth {
+    fn new() -> Option<Self> {
+        let stem = format!("sl{}", std::process::id() % 100_000);
+        let veth = Self(format!("{stem}a"), format!("{stem}b"));
+        ip(&["link", "add", &veth.0, "type", "veth", "peer", "name", &veth.1]).then_some(())?;
+        // Up without addresses of its own, so that nothing is ever sent on it.
+        for end in [&veth.0, &veth.1] {
+            ip(&["link", "set", end, "addrgenmode", "none", "up"]).then_some(())?;
+        }
+        Some(veth)
+    }
+}
+
+impl Drop for Veth {
+    fn drop(&mut self) {
+        ip(&["link", "delete", &self.0]);
+    }
+}
+
+fn ip(arguments: &[&str]) -> bool {
+    Command::new("ip")
+        .args(arguments)
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|s| s.success())
+}
+
+#[test]
+fn the_link_of_an_af_packet_port_is_its_interfaces() {
+    let Some(veth) = Veth::new() else {
+        skip(
+            "the_link_of_an_af_packet_port_is_its_interfaces",
+            "needs root and ip(8) to make a veth pair",
+        );
+        return;
+    };
+    let device = format!("net_af_packet0,iface={}", veth.0);
+    let case = Case::new("vdev", &device).and("open", &device).and("link", "");
+    let mut child = case
+        .command()
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut input = child.stdin.take().unwrap();
+    let mut state = || lines.find_map(|l| l.unwrap().strip_prefix("link: ").map(str::to_owned));
+    assert_eq!(state().as_deref(), Some("true"));
+    for (peer, expected) in [("down", "false"), ("up", "true")] {
+        assert!(ip(&["link", "set", &veth.1, peer]));
+        // The kernel tells its own carrier a moment later: ask until it is so, as a control lcore does.
+        let mut seen = None;
+        for _ in 0..10_000 {
+            writeln!(input).unwrap();
+            seen = state();
+            if seen.as_deref() == Some(expected) {
+                break;
+            }
+        }
+        assert_eq!(seen.as_deref(), Some(expected), "peer {peer}");
+    }
+    drop(input);
+    assert!(lines.any(|l| l.unwrap().contains("answer: started")));
+    assert!(child.wait().unwrap().success());
 }
