@@ -59,7 +59,7 @@ fn a_head_drives_p_as_the_controller_says() {
 #[test]
 fn the_longer_of_the_two_delays_counts_across_the_wrap_of_stamps() {
     let pi = pi(&DualPi2Config::default());
-    let now = Nanos(((1_u64 << 32) + 1_000) << Stamp::SHIFT);
+    let now = Nanos(((1_u64 << 32) + 100_000) << Stamp::SHIFT);
     let ago = |ms| Some(Stamp::at(now.since(Nanos::from_millis(ms))));
     let longest = pi.step(Prob::ZERO, Nanos(30_000_000 / 64 * 64), Nanos::ZERO, TARGET);
     for (l, c) in [
@@ -167,6 +167,21 @@ fn a_cleared_id_starts_at_zero_at_once_and_ends_its_overload() {
         "to the 64 ns of a stamp"
     );
     assert_eq!(events, [(5, true), (5, false)]);
+}
+
+#[test]
+fn a_cleared_id_that_nobody_takes_ends_its_overload_and_is_not_visited_again() {
+    let bank = bank(64);
+    let mut events = Vec::new();
+    bank.publish(5, Some(Stamp::at(Nanos::from_secs(1))), None);
+    bank.update(Nanos::from_millis(1_300), &mut |id, on| events.push((id, on)));
+    bank.clear(5);
+    assert_eq!(
+        bank.update(Nanos::from_millis(1_316), &mut |id, on| events.push((id, on))),
+        0
+    );
+    assert_eq!(events, [(5, true), (5, false)]);
+    assert_eq!(bank.p_prime(5), Prob::ZERO);
 }
 
 #[test]
