@@ -1,2 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Lcores: RX, TX, control, and what joins them
+//! Lcores and what joins them: RX, TX and control loops, the rings between them, and the control side's handle.
+//!
+//! Knows no HTTP and no wall clock. Nothing on the packet path allocates, locks or calls the system; lcores are
+//! reached through rings and read through published counters.
+#![forbid(unsafe_code)]
+
+mod control;
+mod error;
+mod figures;
+mod handle;
+mod kinds;
+mod launch;
+mod lcore;
+mod memory;
+mod open;
+mod packet;
+mod run;
+mod rx;
+mod tx;
+mod usage;
+mod watch;
+
+pub use error::{ApplyError, LaunchError};
+pub use handle::Handle;
+pub use launch::{Plane, launch};
+pub use packet::{MbufPacket, PacketFifo};

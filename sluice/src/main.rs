@@ -1,5 +1,53 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `sluice`: the command. One module a subcommand; no algorithm lives here.
+//!
+//! Exit codes: 0 good, 1 the thing asked for failed (message on stderr), 2 usage.
 #![forbid(unsafe_code)]
 
-fn main() {}
+mod check;
+mod plane;
+mod run;
+mod subs;
+mod traffic;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// A software bottleneck with a DualQ Coupled AQM for every subscriber.
+#[derive(Parser)]
+#[command(version, about, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Forward: ports, lcores, HTTP.
+    Run(run::RunArgs),
+    /// Validate a configuration or a subscriber file.
+    Check(check::CheckArgs),
+    /// Read and change the subscribers of a running shaper.
+    Subs(subs::SubsArgs),
+    /// Send and receive real UDP traffic under congestion control.
+    Traffic(traffic::TrafficArgs),
+}
+
+fn main() -> ExitCode {
+    let done = match Cli::parse().command {
+        Command::Run(args) => run::run(args),
+        Command::Check(args) => check::run(args),
+        Command::Subs(args) => subs::run(args),
+        Command::Traffic(args) => traffic::run(args),
+    };
+    done.unwrap_or_else(|error| {
+        complain(&error);
+        ExitCode::FAILURE
+    })
+}
+
+#[expect(clippy::print_stderr, reason = "the one place where a command says why it failed")]
+fn complain(error: &anyhow::Error) {
+    eprintln!("sluice: {error:#}");
+}

@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: Apache-2.0
+//! From a configuration to running lcores.
+//!
+//! Invariant: everything that can fail fails here, before the first packet is taken.
+
+use std::collections::VecDeque;
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex};
+
+use dpdk::{Consumer, Eal, LcoreHandle, Producer, TxQueue};
+use engine::{
+    Classifier, OverloadEvent, PiBanks, PortId, PortShared, Profiles, Registry, RegistryOptions,
+    RegistryPort, RingDrops, Shard, ShardCounters, ShardOptions,
+};
+use mem::Tsc;
+use model::Config;
+use model::config::{Lcore, Lcores};
+use model::stats::LcoreRole;
+
+use crate::control::{ControlCounters, ControlWorker};
+use crate::error::LaunchError;
+use crate::handle::{Desk, Handle, Inner, ShardDesk};
+use crate::kinds::KindCounters;
+use crate::lcore::{LcoreShared, Phase, PhaseCell};
+use crate::memory;
+use crate::open::{self, Opened};
+use crate::run::Job;
+use crate::rx::{RxPort, RxShared, RxWorker, rules};
+use crate::tx::{self, Held, Order, TxPort, TxWorker};
+use crate::watch::Watch;
+
+/// Queue ids of all shards together: two a subscriber and two a port.
+const CAPACITY: u32 = 1 << 17;
+/// Orders that may wait for a shard.
+const ORDERS: usize = 1 << 14;
+/// Answers that may wait for the control side.
+const REPLIES: usize = 4;
+/// Overload reports that may wait for the control side.
+const REPORTS: usize = 1 << 12;
+
+/// A running data plane.
+pub struct Plane {
+    handle: Handle,
+    packet_lcores: Vec<LcoreHandle<()>>,
+    control_lcore: Option<LcoreHandle<()>>,
+    // dropped last: ports and pools live in `handle`
+    _eal: Eal,
+}
+
+impl Plane {
+    /// The control side's hold on it.
+    pub fn handle(&self) -> Handle {
+        self.handle.clone()
+    }
+
+    /// Returns when every lcore has ended. An lcore that died is logged; the others forward on.
+    pub fn wait(self) {
+        for lcore in self.packet_lcores {
+            report(lcore);
+        }
+        self.handle.0.phase.advance(Phase::Stop);
+        if let Some(lcore) = self.control_lcore {
+            report(lcore);
+        }
+    }
+}
+
+fn report(lcore: LcoreHandle<()>) {
+    let id = lcore.lcore();
+    if let Err(panic) = lcore.join() {
+        tracing::error!(lcore = id, %panic, "an lcore has died");
+    }
+}
+
+/// Starts EAL, ports and lcores.
+pub fn launch(config: &Config) -> Result<Plane, LaunchError> {
+    let plan = memory::plan(config);
+    let eal = open::eal(config, plan.mb)?;
+    let opened = open::ports(&eal, config, plan.buffers)?;
+    let builder = Builder::new(config, &eal, &opened)?;
+    builder.build(eal, opened)
+}
+
+/// What is the same for all shards and lcores while they are built.
+struct Builder<'a> {
+    config: &'a Config,
+    clock: Tsc,
+    shards: u32,
+    buffers: u32,
+    profiles: Arc<Profiles>,
+    ports: Arc<[PortShared]>,
+    ring_drops: Arc<RingDrops>,
+    registry: Registry,
+    classifier: Classifier,
+}
+
+impl<'a> Builder<'a> {
+    fn new(config: &'a Config, eal: &Eal, opened: &Opened) -> Result<Self, LaunchError> {
+        let (_, shards) = memory::workers(config);
+        let buffers = memory::shard_share(config, opened.buffers, opened.tx_descriptors)
+            .map_err(|least| LaunchError::FewBuffers { buffers: opened.buffers, least })?;
+        let profiles = Arc::new(Profiles::new(&config.profiles)?);
+        let rates = opened.entries.iter().map(open::shaper_rate);
+        let ports: Arc<[PortShared]> = rates.clone().map(PortShared::new).collect();
+        let registry_ports = config.ports.iter().zip(rates).map(|(port, rate)| RegistryPort {
+            name: port.name.clone(),
+            role: port.role,
+            peer: PortId(u8::try_from(port.peer).unwrap_or(u8::MAX)),
+            rate,
+        });
+        let (registry, classifier) = Registry::new(RegistryOptions {
+            shards,
+            capacity: CAPACITY,
+            ports: registry_ports.collect(),
+            profiles: Arc::clone(&profiles),
+            unknown_bps: config.classify.unknown_bps,
+            // only the place of keys depends on it: nobody can choose packets that collide
+            seed: RandomState::new().build_hasher().finish(),
+        })?;
+        let ring_drops = Arc::new(RingDrops::new(CAPACITY as usize));
+        let clock = Tsc::new(eal.tsc_hz());
+        Ok(Self { config, clock, shards, buffers, profiles, ports, ring_drops, registry, classifier })
+    }
+
+    fn build(self, eal: Eal, mut opened: Opened) -> Result<Plane, LaunchError> {
+        let (rx_lcores, _) = memory::workers(self.config);
+        let rings = open::rings(&eal, rx_lcores, self.shards)?;
+        let banks: Vec<Arc<PiBanks>> = (0..self.shards)
+            .map(|shard| Arc::new(PiBanks::new(&self.profiles, shard, self.shards, CAPACITY)))
+            .collect();
+        let (mut tx, mut shards) = (Vec::new(), Vec::new());
+        for ((index, banks), rings) in (0..).zip(&banks).zip(rings.consumers) {
+            let queues = opened.tx_queues(index as usize);
+            let (worker, shard) = self.shard(index, banks, rings, queues, &opened);
+            tx.push(worker);
+            shards.push(shard);
+        }
+        let (reports, overloads) = rtrb::RingBuffer::new(REPORTS);
+        let counters = Arc::new(ControlCounters::default());
+        let control = ControlWorker::new(banks, reports, Arc::clone(&counters));
+        let rx = self.rx_workers(rings.producers, &mut opened);
+        let jobs = jobs(self.config, rx.workers, tx, control);
+        let inner = self.inner(opened, shards, rx.counters, counters, overloads);
+        start(eal, inner, jobs)
+    }
+
+    /// What the control side holds; the reserved queue ids are on their way to the shards.
+    fn inner(
+        self,
+        opened: Opened,
+        shards: Vec<BuiltShard>,
+        rx: Vec<RxFigures>,
+        control: Arc<ControlCounters>,
+        overloads: rtrb::Consumer<OverloadEvent>,
+    ) -> Arc<Inner> {
+        let (shard_counters, held) =
+            shards.iter().map(|s| (Arc::clone(&s.counters), Arc::clone(&s.held))).unzip();
+        let create = self.registry.create_reserved();
+        let mut desk = Desk {
+            registry: self.registry,
+            shards: shards.into_iter().map(|shard| shard.desk).collect(),
+            overloads,
+            leaving: VecDeque::new(),
+        };
+        for routed in create {
+            if let Some(shard) = desk.shards.get_mut(routed.shard) {
+                // the ring is new and holds far more than two orders a port
+                let _ = shard.orders.push(Order::Change(routed.change));
+            }
+        }
+        Arc::new(Inner {
+            clock: self.clock,
+            phase: PhaseCell::default(),
+            lcores: lcores(self.config),
+            ports: opened.entries,
+            shared_ports: self.ports,
+            shards: shard_counters,
+            held,
+            rx,
+            control,
+            pools: opened.pools,
+            desk: Mutex::new(desk),
+            watch: Mutex::new(Watch::default()),
+            episodes: <[AtomicU64; 2]>::default(),
+            configured: AtomicU64::new(0),
+        })
+    }
+
+    fn shard(
+        &self,
+        index: u32,
+        banks: &Arc<PiBanks>,
+        rings: Vec<Consumer>,
+        queues: Vec<TxQueue>,
+        opened: &Opened,
+    ) -> (TxWorker, BuiltShard) {
+        let counters = Arc::new(ShardCounters::default());
+        let shard = Shard::new(ShardOptions {
+            index,
+            shards: self.shards,
+            capacity: CAPACITY,
+            buffers: self.buffers,
+            seed: self.config.dataplane.seed,
+            profiles: Arc::clone(&self.profiles),
+            banks: Arc::clone(banks),
+            ports: Arc::clone(&self.ports),
+            counters: Arc::clone(&counters),
+            ring_drops: Arc::clone(&self.ring_drops),
+        });
+        let ports = queues.into_iter().zip(&opened.entries).zip(0..).map(|((queue, entry), id)| {
+            let counters = entry.tx.get(index as usize).map(Arc::clone).unwrap_or_default();
+            TxPort::new(PortId(id), queue, counters, Arc::clone(&entry.lost))
+        });
+        let (orders, from_control) = rtrb::RingBuffer::new(ORDERS);
+        let (to_control, replies) = rtrb::RingBuffer::new(REPLIES);
+        let held = Arc::new(Held::default());
+        let desk = tx::Desk { orders: from_control, replies: to_control };
+        let worker =
+            TxWorker::new(shard, rings, ports.collect(), Arc::clone(&self.ports), desk, Arc::clone(&held));
+        (worker, BuiltShard { desk: ShardDesk { orders, replies }, counters, held })
+    }
+
+    /// One worker for each RX lcore, with the queues it polls.
+    fn rx_workers(&self, producers: Vec<Vec<Producer>>, opened: &mut Opened) -> RxBuilt {
+        let shared = Arc::new(RxShared {
+            rules: rules(&self.config.classify.rules),
+            unknown: self.config.classify.unknown,
+            ring_drops: Arc::clone(&self.ring_drops),
+        });
+        let mut built = RxBuilt { workers: Vec::new(), counters: Vec::new() };
+        let lcores = producers.len();
+        for (index, rings) in producers.into_iter().enumerate() {
+            let ports = opened.rx_queues(index, lcores).into_iter().map(|(port, queue, counters)| {
+                let config = &self.config.ports[port];
+                let egress = PortId(u8::try_from(config.peer).unwrap_or(u8::MAX));
+                RxPort {
+                    port: PortId(u8::try_from(port).unwrap_or(u8::MAX)),
+                    egress,
+                    direction: open::direction(config.role),
+                    reserved: self.registry.reserved(egress),
+                    queue,
+                    counters,
+                }
+            });
+            let (counters, kinds) = (Arc::default(), Arc::new(KindCounters::new()));
+            let (shared, classifier) = (Arc::clone(&shared), self.classifier.clone());
+            let own = (Arc::clone(&counters), Arc::clone(&kinds));
+            built.workers.push(RxWorker::new(ports.collect(), shared, classifier, rings, own.0, own.1));
+            built.counters.push((counters, kinds));
+        }
+        built
+    }
+}
+
+/// The control side's part of a shard.
+struct BuiltShard {
+    desk: ShardDesk,
+    counters: Arc<ShardCounters>,
+    held: Arc<Held>,
+}
+
+/// What an RX lcore shows.
+type RxFigures = (Arc<RxCounters>, Arc<KindCounters>);
+
+struct RxBuilt {
+    workers: Vec<RxWorker>,
+    counters: Vec<RxFigures>,
+}
+
+/// What each lcore shows of itself, in the order of the jobs: RX, TX, control.
+fn lcores(config: &Config) -> Vec<Arc<LcoreShared>> {
+    let shared = |lcore: &Lcore, role, shard| Arc::new(LcoreShared::new(*lcore, role, shard));
+    match &config.dataplane.lcores {
+        Lcores::Compact(lcore) => vec![shared(lcore, LcoreRole::Compact, Some(0))],
+        Lcores::Split { control, rx, tx } => {
+            let rx = rx.iter().map(|lcore| shared(lcore, LcoreRole::Rx, None));
+            let tx = tx.iter().zip(0..).map(|(lcore, shard)| shared(lcore, LcoreRole::Tx, Some(shard)));
+            rx.chain(tx).chain([shared(control, LcoreRole::Control, None)]).collect()
+        }
+    }
+}
+
+/// One job for each lcore, in the order of [`lcores`].
+fn jobs(config: &Config, rx: Vec<RxWorker>, tx: Vec<TxWorker>, control: ControlWorker) -> Vec<Job> {
+    let (rx, tx) = (rx.into_iter().map(Box::new), tx.into_iter().map(Box::new));
+    let control = Box::new(control);
+    match &config.dataplane.lcores {
+        Lcores::Compact(_) => {
+            rx.zip(tx).zip([control]).map(|((rx, tx), control)| Job::Compact(rx, tx, control)).collect()
+        }
+        Lcores::Split { .. } => {
+            rx.map(Job::Rx).chain(tx.map(Job::Tx)).chain([Job::Control(control)]).collect()
+        }
+    }
+}
+
+fn start(eal: Eal, inner: Arc<Inner>, jobs: Vec<Job>) -> Result<Plane, LaunchError> {
+    let mut packet_lcores = Vec::new();
+    let mut control_lcore = None;
+    for ((index, job), lcore) in jobs.into_iter().enumerate().zip(&inner.lcores) {
+        let shared = Arc::clone(&inner);
+        let handle = eal.launch(lcore.lcore.id, move || job.run(&shared, index))?;
+        if lcore.role == LcoreRole::Control {
+            control_lcore = Some(handle);
+        } else {
+            packet_lcores.push(handle);
+        }
+    }
+    Ok(Plane { handle: Handle(inner), packet_lcores, control_lcore, _eal: eal })
+}

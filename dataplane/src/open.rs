@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Opening what DPDK owns: EAL, pools, ports, rings.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use aqm::BitsPerSec;
+use dpdk::{
+    Consumer, Eal, EalOptions, Lcore, Memory, Mempool, MtuOutcome, PoolOptions, Port, PortOptions, Producer,
+    Queues, RxQueue, TxQueue,
+};
+use engine::{Direction, PortShared};
+use model::Config;
+use model::config::{HugePages, Lcores, Role};
+
+use crate::error::LaunchError;
+use crate::handle::PortEntry;
+use crate::memory;
+use crate::rx::PortCounters;
+
+/// What tells instances on one machine apart, unless `eal_args` says otherwise.
+const FILE_PREFIX: &str = "sluice";
+
+/// Starts the EAL; `mb` is what buffers and rings need.
+pub(crate) fn eal(config: &Config, mb: u32) -> Result<Eal, LaunchError> {
+    let lcore = |lcore: &model::config::Lcore| Lcore { id: lcore.id, cpu: lcore.cpu };
+    let lcores: Vec<Lcore> = match &config.dataplane.lcores {
+        Lcores::Compact(one) => vec![lcore(one)],
+        // the first is EAL's main lcore
+        Lcores::Split { control, rx, tx } => [control].into_iter().chain(rx).chain(tx).map(lcore).collect(),
+    };
+    let memory = match config.dataplane.hugepages {
+        HugePages::Require => Memory::Huge { mb },
+        HugePages::Never => Memory::NoHuge { mb },
+        HugePages::Auto if dpdk::free_huge_mb() >= u64::from(mb) => Memory::Huge { mb },
+        HugePages::Auto => {
+            let free_mb = dpdk::free_huge_mb();
+            tracing::warn!(need_mb = mb, free_mb, "too few free huge pages: running without them, slower");
+            Memory::NoHuge { mb }
+        }
+    };
+    let mut options = EalOptions::new(FILE_PREFIX, lcores, memory);
+    for port in &config.ports {
+        let list = if is_pci(&port.device) { &mut options.allow } else { &mut options.vdevs };
+        list.push(port.device.clone());
+    }
+    options.extra.clone_from(&config.dataplane.eal_args);
+    Ok(Eal::init(&options)?)
+}
+
+/// Whether a device is a PCI address (`0000:3b:00.0` or `3b:00.0`) rather than a vdev.
+fn is_pci(device: &str) -> bool {
+    let address = device.split(',').next().unwrap_or_default();
+    address.contains(':')
+        && address.contains('.')
+        && address.chars().all(|c| c.is_ascii_hexdigit() || ":.".contains(c))
+}
+
+/// The queues of a port that no lcore has taken yet.
+type QueuesLeft = (Vec<Option<RxQueue>>, Vec<Option<TxQueue>>);
+
+/// Opened ports with what belongs to them.
+pub(crate) struct Opened {
+    pub(crate) entries: Vec<PortEntry>,
+    queues: Vec<QueuesLeft>,
+    pub(crate) pools: Vec<Mempool>,
+    /// Buffers of all pools.
+    pub(crate) buffers: u32,
+    /// Most descriptors of a tx queue.
+    pub(crate) tx_descriptors: u16,
+}
+
+/// Opens, configures and starts all ports.
+pub(crate) fn ports(eal: &Eal, config: &Config, buffers: u32) -> Result<Opened, LaunchError> {
+    if config.ports.len() > usize::from(u8::MAX) {
+        return Err(LaunchError::TooManyPorts(config.ports.len()));
+    }
+    let mut pools: BTreeMap<Option<u32>, Mempool> = BTreeMap::new();
+    let mut opened =
+        Opened { entries: Vec::new(), queues: Vec::new(), pools: Vec::new(), buffers: 0, tx_descriptors: 0 };
+    for port_config in &config.ports {
+        let mut port = Port::open(eal, &port_config.device)?;
+        let socket = port.socket();
+        let pool = match pools.get(&socket) {
+            Some(pool) => pool.clone(),
+            None => pools.entry(socket).or_insert(pool(eal, buffers, socket)?).clone(),
+        };
+        let queues = configure(&mut port, config, port_config, &pool, &mut opened.tx_descriptors)?;
+        let counters = |count: usize| (0..count).map(|_| Arc::<PortCounters>::default()).collect();
+        opened.entries.push(PortEntry {
+            peer: config.ports.get(port_config.peer).map(|peer| peer.name.clone()).unwrap_or_default(),
+            config: port_config.clone(),
+            port,
+            rx: counters(queues.rx.len()),
+            tx: counters(queues.tx.len()),
+            lost: Arc::default(),
+        });
+        let (rx, tx) = (queues.rx.into_iter().map(Some).collect(), queues.tx.into_iter().map(Some).collect());
+        opened.queues.push((rx, tx));
+    }
+    opened.pools = pools.into_values().collect();
+    opened.buffers = opened.pools.iter().map(Mempool::buffers).sum();
+    Ok(opened)
+}
+
+fn pool(eal: &Eal, buffers: u32, socket: Option<u32>) -> Result<Mempool, LaunchError> {
+    let name = socket.map_or_else(|| "packets".to_owned(), |socket| format!("packets{socket}"));
+    let options = PoolOptions { name, buffers, cache: memory::CACHE, data_room: memory::DATA_ROOM, socket };
+    Ok(Mempool::create(eal, &options)?)
+}
+
+/// Configures and starts a port: an rx queue for each RX lcore where the device has so many, else one; a tx queue
+/// for each shard.
+fn configure(
+    port: &mut Port,
+    config: &Config,
+    port_config: &model::config::Port,
+    pool: &Mempool,
+    most_tx: &mut u16,
+) -> Result<Queues, LaunchError> {
+    let (rx_lcores, shards) = memory::workers(config);
+    let (rx_lcores, shards) =
+        (u16::try_from(rx_lcores).unwrap_or(u16::MAX), u16::try_from(shards).unwrap_or(u16::MAX));
+    let (most_rx, _) = port.max_queues();
+    let rate = port_config.rate_bps.or(port.link().speed_bps);
+    let options = PortOptions {
+        rx_queues: if most_rx >= rx_lcores { rx_lcores } else { 1 },
+        tx_queues: shards,
+        rx_descriptors: memory::RX_DESCRIPTORS,
+        tx_descriptors: memory::tx_descriptors(rate),
+        mtu: Some(port_config.mtu),
+        promiscuous: true,
+    };
+    let done = port.configure(&options, std::slice::from_ref(pool))?;
+    let (name, driver) = (port_config.name.as_str(), port.driver());
+    if let MtuOutcome::Refused { wanted, reason } = &done.mtu {
+        tracing::warn!(port = name, driver, wanted, %reason, "the MTU could not be set");
+    }
+    if options.rx_queues > 1 && !done.rss {
+        tracing::warn!(port = name, driver, "the device spreads no flows over its rx queues (no RSS)");
+    }
+    *most_tx = (*most_tx).max(done.tx_descriptors);
+    tracing::info!(port = name, driver, rx_queues = options.rx_queues, tx_queues = options.tx_queues, "port");
+    Ok(port.start()?)
+}
+
+/// Rate of a port's shaper.
+pub(crate) fn shaper_rate(entry: &PortEntry) -> Option<BitsPerSec> {
+    PortShared::shaper_rate(entry.config.rate_bps, entry.port.link().speed_bps.map(BitsPerSec))
+}
+
+/// Where packets that come in by a port of this role go.
+pub(crate) fn direction(role: Role) -> Direction {
+    match role {
+        Role::Core => Direction::Down,
+        Role::Access => Direction::Up,
+    }
+}
+
+impl Opened {
+    /// The tx queues of a shard, one for each port.
+    pub(crate) fn tx_queues(&mut self, shard: usize) -> Vec<TxQueue> {
+        self.queues.iter_mut().filter_map(|(_, tx)| tx.get_mut(shard)?.take()).collect()
+    }
+
+    /// What RX lcore `index` of `lcores` polls: its queue of each port that has one for every lcore, and the only
+    /// queue of every so-manieth of the others.
+    pub(crate) fn rx_queues(
+        &mut self,
+        index: usize,
+        lcores: usize,
+    ) -> Vec<(usize, RxQueue, Arc<PortCounters>)> {
+        let mut mine = Vec::new();
+        for (port, ((rx, _), entry)) in self.queues.iter_mut().zip(&self.entries).enumerate() {
+            let queue = if rx.len() == lcores { Some(index) } else { (port % lcores == index).then_some(0) };
+            let taken =
+                queue.and_then(|queue| Some((rx.get_mut(queue)?.take()?, Arc::clone(entry.rx.get(queue)?))));
+            if let Some((queue, counters)) = taken {
+                mine.push((port, queue, counters));
+            }
+        }
+        mine
+    }
+}
+
+/// The rings between RX lcores and shards.
+pub(crate) struct Rings {
+    /// By RX lcore, then shard.
+    pub(crate) producers: Vec<Vec<Producer>>,
+    /// By shard, then RX lcore.
+    pub(crate) consumers: Vec<Vec<Consumer>>,
+}
+
+/// One ring for each RX lcore and shard.
+pub(crate) fn rings(eal: &Eal, rx_lcores: u32, shards: u32) -> Result<Rings, LaunchError> {
+    let mut rings = Rings { producers: Vec::new(), consumers: (0..shards).map(|_| Vec::new()).collect() };
+    for rx in 0..rx_lcores {
+        let mut producers = Vec::new();
+        for (shard, consumers) in (0..shards).zip(&mut rings.consumers) {
+            let (producer, consumer) = dpdk::ring(eal, &format!("rx{rx}-shard{shard}"), memory::RING, None)?;
+            producers.push(producer);
+            consumers.push(consumer);
+        }
+        rings.producers.push(producers);
+    }
+    Ok(rings)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_pci;
+
+    #[test]
+    fn a_pci_address_is_told_from_a_vdev() {
+        for device in ["0000:3b:00.0", "3b:00.1", "0000:03:00.0,rxq_cqe_comp_en=1"] {
+            assert!(is_pci(device), "{device}");
+        }
+        for device in ["net_af_packet0,iface=core0", "net_null0", "net_pcap0,rx_pcap=a.b:c.pcap"] {
+            assert!(!is_pci(device), "{device}");
+        }
+    }
+}

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The loops of the lcores.
+//!
+//! Invariant: each loop reads the clock once, shows that it lives, does a bounded amount of work, and ends by the
+//! phase. RX ends when draining begins; TX when nothing waits any more or `DRAIN` is over; control last of all.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use aqm::Nanos;
+
+use crate::control::ControlWorker;
+use crate::handle::Inner;
+use crate::lcore::{Phase, Pulse};
+use crate::rx::RxWorker;
+use crate::tx::TxWorker;
+
+/// How long draining may take; what waits then is dropped and counted.
+const DRAIN: Nanos = Nanos::from_secs(3);
+/// How long draining lasts at least, so that what RX has put into the rings comes out.
+const DRAIN_AT_LEAST: Nanos = Nanos::from_millis(1);
+/// Longest sleep of the control lcore between two passes.
+const NAP: Nanos = Nanos::from_millis(1);
+/// A pass that is due so soon is not worth a sleep, which may overrun by this much.
+const NO_NAP: Nanos = Nanos::from_micros(100);
+
+/// What an lcore does.
+pub(crate) enum Job {
+    Rx(Box<RxWorker>),
+    Tx(Box<TxWorker>),
+    Control(Box<ControlWorker>),
+    Compact(Box<RxWorker>, Box<TxWorker>, Box<ControlWorker>),
+}
+
+impl Job {
+    /// Runs until the end of the data plane; `index` is the lcore's place among all.
+    pub(crate) fn run(self, inner: &Arc<Inner>, index: usize) {
+        let Some(lcore) = inner.lcores.get(index) else {
+            return;
+        };
+        let pulse = Pulse::new(lcore);
+        match self {
+            Self::Rx(rx) => run_rx(inner, pulse, rx),
+            Self::Tx(tx) => run_tx(inner, pulse, tx, |_| false),
+            Self::Control(control) => run_control(inner, pulse, control),
+            Self::Compact(mut rx, tx, mut control) => run_tx(inner, pulse, tx, |now| {
+                let received = inner.phase.get() == Phase::Run && rx.poll(now);
+                control.poll(now, &|| inner.now()) || received
+            }),
+        }
+    }
+}
+
+fn run_rx(inner: &Inner, mut pulse: Pulse<'_>, mut rx: Box<RxWorker>) {
+    while inner.phase.get() == Phase::Run {
+        let now = inner.now();
+        pulse.beat(now);
+        pulse.worked(rx.poll(now));
+    }
+}
+
+/// The TX loop; `before` is what else the lcore does in each round.
+fn run_tx(inner: &Inner, mut pulse: Pulse<'_>, mut tx: Box<TxWorker>, mut before: impl FnMut(Nanos) -> bool) {
+    let mut draining_since = None;
+    loop {
+        let now = inner.now();
+        pulse.beat(now);
+        pulse.worked(before(now));
+        pulse.worked(tx.poll(now));
+        if inner.phase.get() == Phase::Run {
+            continue;
+        }
+        let drained = now.since(*draining_since.get_or_insert(now));
+        if drained > DRAIN || (drained > DRAIN_AT_LEAST && tx.waiting() == 0) {
+            tx.close();
+            return;
+        }
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the control lcore may share its CPU and naps between passes")]
+fn run_control(inner: &Inner, mut pulse: Pulse<'_>, mut control: Box<ControlWorker>) {
+    while inner.phase.get() != Phase::Stop {
+        let now = inner.now();
+        pulse.beat(now);
+        pulse.worked(control.poll(now, &|| inner.now()));
+        let idle = control.next_due().since(inner.now());
+        if idle > NO_NAP {
+            std::thread::sleep(Duration::from_nanos((idle.0 - NO_NAP.0).min(NAP.0)));
+        }
+    }
+}

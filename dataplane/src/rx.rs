@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The RX lcore: takes bursts from its ports, parses, classifies, and hands each packet to the shard that owns it.
+//!
+//! Invariant: each frame received is handed on, or dropped and counted for one reason: bad (by kind), unknown
+//! where the configuration drops it, or a full ring.
+
+use std::sync::Arc;
+
+use aqm::{Ecn, Nanos, Rule, Stamp, classify};
+use dpdk::{Burst, Mbuf, Producer, RxQueue};
+use engine::{
+    Class, Classifier, Counter, Direction, Meta, Packet as _, PortId, QueueId, Reserved, RingDrops,
+    RxCounters,
+};
+use model::config::Unknown;
+use wire::Parsed;
+
+use crate::kinds::KindCounters;
+use crate::packet::MbufPacket;
+
+/// Packets in a burst.
+pub(crate) const BURST: usize = 32;
+
+/// A receive queue and what is known of its port.
+pub(crate) struct RxPort {
+    pub(crate) port: PortId,
+    pub(crate) egress: PortId,
+    pub(crate) direction: Direction,
+    /// Queues of traffic without a subscriber that leaves by `egress`.
+    pub(crate) reserved: Reserved,
+    pub(crate) queue: RxQueue,
+    pub(crate) counters: Arc<PortCounters>,
+}
+
+/// Frames and bytes an lcore saw at a port; that lcore is the only writer.
+#[derive(Debug, Default)]
+pub(crate) struct PortCounters {
+    pub(crate) packets: Counter,
+    pub(crate) bytes: Counter,
+}
+
+/// What all RX lcores share or hold a copy of.
+pub(crate) struct RxShared {
+    pub(crate) rules: [Rule; 64],
+    pub(crate) unknown: Unknown,
+    pub(crate) ring_drops: Arc<RingDrops>,
+}
+
+/// The RX side of an lcore.
+pub(crate) struct RxWorker {
+    ports: Vec<RxPort>,
+    shared: Arc<RxShared>,
+    classifier: Classifier,
+    rings: Vec<Producer>,
+    /// One for each shard, filled and emptied within a burst.
+    outgoing: Vec<Burst>,
+    incoming: Burst,
+    parsed: Box<[Parsed; BURST]>,
+    classes: Box<[Class; BURST]>,
+    counters: Arc<RxCounters>,
+    kinds: Arc<KindCounters>,
+}
+
+impl RxWorker {
+    pub(crate) fn new(
+        ports: Vec<RxPort>,
+        shared: Arc<RxShared>,
+        classifier: Classifier,
+        rings: Vec<Producer>,
+        counters: Arc<RxCounters>,
+        kinds: Arc<KindCounters>,
+    ) -> Self {
+        let outgoing = rings.iter().map(|_| Burst::new()).collect();
+        let nothing = wire::parse(&[], 0);
+        Self {
+            ports,
+            shared,
+            classifier,
+            rings,
+            outgoing,
+            incoming: Burst::new(),
+            parsed: Box::new([nothing; BURST]),
+            classes: Box::new([Class::Control; BURST]),
+            counters,
+            kinds,
+        }
+    }
+
+    /// One burst from each port; whether there was any packet.
+    pub(crate) fn poll(&mut self, now: Nanos) -> bool {
+        let mut worked = false;
+        for index in 0..self.ports.len() {
+            worked |= self.poll_port(index, Stamp::at(now));
+        }
+        worked
+    }
+
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "`index` is below the number of ports; a burst holds BURST at most"
+    )]
+    fn poll_port(&mut self, index: usize, arrival: Stamp) -> bool {
+        let port = &mut self.ports[index];
+        let count = port.queue.burst(&mut self.incoming);
+        if count == 0 {
+            return false;
+        }
+        let mut bytes = 0;
+        for (slot, mbuf) in self.parsed.iter_mut().zip(self.incoming.as_slice()) {
+            *slot = wire::parse(mbuf.data(), mbuf.pkt_len());
+            bytes += u64::from(mbuf.pkt_len());
+        }
+        port.counters.packets.add(count as u64);
+        port.counters.bytes.add(bytes);
+        let (ingress, direction) = (port.port, port.direction);
+        self.classifier.classify(ingress, direction, &self.parsed[..count], &mut self.classes[..count]);
+        let port = &self.ports[index];
+        let sorter =
+            Sorter { port, arrival, shared: &self.shared, counters: &self.counters, kinds: &self.kinds };
+        for ((mbuf, parsed), class) in self.incoming.drain().zip(self.parsed.iter()).zip(self.classes.iter())
+        {
+            sorter.hand_on(mbuf, parsed, *class, &mut self.outgoing);
+        }
+        self.flush(direction);
+        true
+    }
+
+    /// Sends what was gathered to the shards; what a full ring refuses is dropped and counted.
+    fn flush(&mut self, direction: Direction) {
+        for (ring, burst) in self.rings.iter_mut().zip(&mut self.outgoing) {
+            if burst.is_empty() {
+                continue;
+            }
+            ring.enqueue(burst);
+            for refused in burst.drain() {
+                let meta = MbufPacket::new(refused).meta();
+                let queue = classify(meta.ecn, meta.rule, true, false);
+                self.counters.ring_full(direction, queue, meta.ecn);
+                self.shared.ring_drops.add(meta.queue_id, queue);
+            }
+        }
+    }
+}
+
+/// What is the same for all packets of one burst.
+struct Sorter<'a> {
+    port: &'a RxPort,
+    arrival: Stamp,
+    shared: &'a RxShared,
+    counters: &'a RxCounters,
+    kinds: &'a KindCounters,
+}
+
+impl Sorter<'_> {
+    /// Decides whose the packet is and puts it beside the others of its shard; a packet that goes nowhere is
+    /// counted and freed.
+    fn hand_on(&self, mbuf: Mbuf, parsed: &Parsed, class: Class, outgoing: &mut [Burst]) {
+        let Some(queue_id) = self.queue_id(parsed, class) else {
+            return;
+        };
+        let mut packet = MbufPacket::new(mbuf);
+        packet.set_meta(self.meta(queue_id, parsed));
+        let shard = queue_id.0 as usize % outgoing.len();
+        if let Some(burst) = outgoing.get_mut(shard) {
+            // a burst of a shard has as much room as the burst received
+            let _ = burst.push(packet.into_mbuf());
+        }
+    }
+
+    fn queue_id(&self, parsed: &Parsed, class: Class) -> Option<QueueId> {
+        let direction = self.port.direction;
+        if let Class::Subscriber(id) = class {
+            return Some(id);
+        }
+        self.kinds.count(direction, parsed.kind);
+        match class {
+            Class::Control => {
+                self.counters.control(direction);
+                Some(self.port.reserved.control)
+            }
+            Class::Unknown(_) if self.shared.unknown == Unknown::Pass => Some(self.port.reserved.unknown),
+            _ => None,
+        }
+    }
+
+    fn meta(&self, queue_id: QueueId, parsed: &Parsed) -> Meta {
+        let is_ip = parsed.ip_offset > 0;
+        let rule = self.shared.rules.get(usize::from(parsed.dscp())).copied().unwrap_or_default();
+        Meta {
+            queue_id,
+            arrival: self.arrival,
+            l3_bytes: parsed.l3_bytes,
+            ip_offset: parsed.ip_offset,
+            ecn: if is_ip { Ecn::from_bits(parsed.ecn_bits()) } else { Ecn::NotEct },
+            rule: if is_ip { rule } else { Rule::None },
+            egress: self.port.egress,
+        }
+    }
+}
+
+/// The rule for each DSCP.
+pub(crate) fn rules(from: &model::config::Rules) -> [Rule; 64] {
+    let mut rules = [Rule::None; 64];
+    let lists = [
+        (&from.nqb_dscp, Rule::Nqb),
+        (&from.exclude_dscp, Rule::Exclude),
+        (&from.classic_dscp, Rule::ForceClassic),
+        (&from.l4s_dscp, Rule::ForceL4s),
+    ];
+    for (list, rule) in lists {
+        for &dscp in list {
+            if let Some(slot) = rules.get_mut(usize::from(dscp)) {
+                *slot = rule;
+            }
+        }
+    }
+    rules
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_dscp_has_the_rule_of_its_list() {
+        let lists = model::config::Rules {
+            nqb_dscp: vec![45],
+            exclude_dscp: vec![0, 63],
+            classic_dscp: vec![8],
+            l4s_dscp: vec![46],
+        };
+        let table = rules(&lists);
+        assert_eq!(table[45], Rule::Nqb);
+        assert_eq!((table[0], table[63]), (Rule::Exclude, Rule::Exclude));
+        assert_eq!((table[8], table[46]), (Rule::ForceClassic, Rule::ForceL4s));
+        assert_eq!(table.iter().filter(|&&rule| rule == Rule::None).count(), 59);
+    }
+}

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The TX lcore: owns a shard. It takes packets out of its rings, sends what is due, applies changes between
+//! bursts and answers questions about its queue ids.
+//!
+//! Invariant: a packet taken out of a ring is in the shard, in a port's `waiting` burst, sent, or dropped and
+//! counted. A refused burst stays in `waiting`, and while it does the shard is asked for nothing more for that
+//! port, so the port's clock stops.
+
+use std::sync::Arc;
+
+use aqm::Nanos;
+use dpdk::{Burst, Consumer, TxQueue};
+use engine::{Change, Counter, PortId, PortShared, QueueId, QueueSnapshot, Shard};
+
+use crate::packet::MbufPacket;
+use crate::rx::{BURST, PortCounters};
+use crate::usage::Usage;
+
+/// Most changes applied in one loop: a bulk load must not hold up packets.
+const CHANGES_A_LOOP: usize = 16;
+/// Queue ids reported in one sweep.
+pub(crate) const SWEEP: usize = 32;
+
+/// What the control side asks of a shard.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Order {
+    /// Apply.
+    Change(Change),
+    /// Send a snapshot.
+    Snapshot(QueueId),
+    /// Send the usage of `SWEEP` of this shard's ids, from the given place on.
+    Sweep(u32),
+}
+
+/// What a shard answers.
+#[derive(Clone, Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "lives in a preallocated ring: boxing would allocate on the packet path"
+)]
+pub(crate) enum Reply {
+    /// To `Order::Snapshot`; nothing if the id is not in use.
+    Snapshot(QueueId, Option<QueueSnapshot>),
+    /// To `Order::Sweep`.
+    Sweep(u32, [Option<Usage>; SWEEP]),
+}
+
+/// A port as one TX lcore drives it.
+pub(crate) struct TxPort {
+    pub(crate) id: PortId,
+    pub(crate) queue: TxQueue,
+    pub(crate) counters: Arc<PortCounters>,
+    /// Frames given to the port that a dead link kept from leaving.
+    pub(crate) lost: Arc<Counter>,
+    waiting: Burst,
+    up: bool,
+}
+
+impl TxPort {
+    pub(crate) fn new(id: PortId, queue: TxQueue, counters: Arc<PortCounters>, lost: Arc<Counter>) -> Self {
+        Self { id, queue, counters, lost, waiting: Burst::new(), up: true }
+    }
+
+    /// Hands what waits to the driver; whether nothing waits any more.
+    fn send(&mut self) -> bool {
+        if self.waiting.is_empty() {
+            return true;
+        }
+        let bytes =
+            |burst: &Burst| burst.as_slice().iter().map(|mbuf| u64::from(mbuf.pkt_len())).sum::<u64>();
+        let before = bytes(&self.waiting);
+        let sent = self.queue.burst(&mut self.waiting);
+        if sent > 0 {
+            self.counters.packets.add(sent as u64);
+            self.counters.bytes.add(before - bytes(&self.waiting));
+        }
+        self.waiting.is_empty()
+    }
+
+    fn drop_waiting(&mut self) {
+        self.lost.add(self.waiting.len() as u64);
+        self.waiting.drain().for_each(drop);
+    }
+}
+
+/// The two ends that the control side holds the others of.
+pub(crate) struct Desk {
+    pub(crate) orders: rtrb::Consumer<Order>,
+    pub(crate) replies: rtrb::Producer<Reply>,
+}
+
+/// The TX side of an lcore.
+pub(crate) struct TxWorker {
+    shard: Shard<MbufPacket>,
+    rings: Vec<Consumer>,
+    ports: Vec<TxPort>,
+    states: Arc<[PortShared]>,
+    desk: Desk,
+    incoming: Burst,
+    leaving: Vec<MbufPacket>,
+    held: Arc<Held>,
+}
+
+/// What a shard holds, shown to others.
+#[derive(Debug, Default)]
+pub(crate) struct Held {
+    pub(crate) packets: std::sync::atomic::AtomicU64,
+    pub(crate) active: std::sync::atomic::AtomicU64,
+}
+
+impl TxWorker {
+    pub(crate) fn new(
+        shard: Shard<MbufPacket>,
+        rings: Vec<Consumer>,
+        ports: Vec<TxPort>,
+        states: Arc<[PortShared]>,
+        desk: Desk,
+        held: Arc<Held>,
+    ) -> Self {
+        let leaving = Vec::with_capacity(BURST);
+        Self { shard, rings, ports, states, desk, incoming: Burst::new(), leaving, held }
+    }
+
+    /// One loop; whether it found work.
+    pub(crate) fn poll(&mut self, now: Nanos) -> bool {
+        let mut worked = self.take_in(now);
+        worked |= self.send_due(now);
+        worked |= self.obey(now);
+        self.held.packets.store(self.waiting(), std::sync::atomic::Ordering::Relaxed);
+        worked
+    }
+
+    /// Packets in the shard and at the ports.
+    pub(crate) fn waiting(&self) -> u64 {
+        self.shard.queued() + self.ports.iter().map(|port| port.waiting.len() as u64).sum::<u64>()
+    }
+
+    fn take_in(&mut self, now: Nanos) -> bool {
+        let mut worked = false;
+        for ring in &mut self.rings {
+            ring.dequeue(&mut self.incoming);
+            worked |= !self.incoming.is_empty();
+            for mbuf in self.incoming.drain() {
+                self.shard.enqueue(now, MbufPacket::new(mbuf));
+            }
+        }
+        worked
+    }
+
+    fn send_due(&mut self, now: Nanos) -> bool {
+        let mut worked = false;
+        for port in &mut self.ports {
+            let up = self.states.get(usize::from(port.id.0)).is_some_and(PortShared::is_up);
+            if up != port.up {
+                port.up = up;
+                self.shard.set_link(now, port.id, up);
+                if !up {
+                    port.drop_waiting();
+                }
+            }
+            let room = if up && port.send() { BURST } else { 0 };
+            let taken = self.shard.dequeue(now, port.id, &mut self.leaving, room);
+            for packet in self.leaving.drain(..) {
+                // the shard was given no more room than the burst has
+                let _ = port.waiting.push(packet.into_mbuf());
+            }
+            if taken > 0 {
+                port.send();
+                worked = true;
+            }
+        }
+        worked
+    }
+
+    /// Applies a few changes and answers at most one question.
+    fn obey(&mut self, now: Nanos) -> bool {
+        let mut worked = false;
+        for _ in 0..CHANGES_A_LOOP {
+            let reply = match self.desk.orders.peek() {
+                Err(_) => break,
+                Ok(Order::Change(_)) => None,
+                // an answer that finds no room waits with its question
+                Ok(_) if self.desk.replies.is_full() => break,
+                Ok(&Order::Snapshot(id)) => Some(Reply::Snapshot(id, self.shard.snapshot(id))),
+                Ok(&Order::Sweep(place)) => Some(Reply::Sweep(place, self.sweep(place))),
+            };
+            worked = true;
+            let order = self.desk.orders.pop();
+            match (reply, order) {
+                (Some(reply), _) => {
+                    let _ = self.desk.replies.push(reply);
+                    break;
+                }
+                (None, Ok(Order::Change(change))) => self.shard.apply(now, change),
+                (None, _) => break,
+            }
+        }
+        worked
+    }
+
+    fn sweep(&mut self, place: u32) -> [Option<Usage>; SWEEP] {
+        let (index, shards) = (self.shard.options().index, self.shard.options().shards);
+        let mut next = place;
+        std::array::from_fn(|_| {
+            let id = QueueId(next.saturating_mul(shards).saturating_add(index));
+            next = next.saturating_add(1);
+            self.shard.snapshot(id).map(|snapshot| Usage::of(&snapshot))
+        })
+    }
+
+    /// Ends: what could not be sent is dropped and counted by its port.
+    pub(crate) fn close(mut self) {
+        for port in &mut self.ports {
+            port.send();
+            port.drop_waiting();
+        }
+    }
+}
