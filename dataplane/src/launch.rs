@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use dpdk::{Consumer, Eal, LcoreHandle, Producer, TxQueue};
 use engine::{
     Classifier, OverloadEvent, PiBanks, PortId, PortShared, Profiles, Registry, RegistryOptions,
-    RegistryPort, RingDrops, Shard, ShardCounters, ShardOptions,
+    RegistryPort, RingDrops, RxCounters, Shard, ShardCounters, ShardOptions,
 };
 use mem::Tsc;
 use model::Config;

@@ -42,7 +42,7 @@ impl Job {
         match self {
             Self::Rx(rx) => run_rx(inner, pulse, rx),
             Self::Tx(tx) => run_tx(inner, pulse, tx, |_| false),
-            Self::Control(control) => run_control(inner, pulse, control),
+            Self::Control(control) => run_control(inner, pulse, *control),
             Self::Compact(mut rx, tx, mut control) => run_tx(inner, pulse, tx, |now| {
                 let received = inner.phase.get() == Phase::Run && rx.poll(now);
                 control.poll(now, &|| inner.now()) || received
@@ -79,7 +79,7 @@ fn run_tx(inner: &Inner, mut pulse: Pulse<'_>, mut tx: Box<TxWorker>, mut before
 }
 
 #[expect(clippy::disallowed_methods, reason = "the control lcore may share its CPU and naps between passes")]
-fn run_control(inner: &Inner, mut pulse: Pulse<'_>, mut control: Box<ControlWorker>) {
+fn run_control(inner: &Inner, mut pulse: Pulse<'_>, mut control: ControlWorker) {
     while inner.phase.get() != Phase::Stop {
         let now = inner.now();
         pulse.beat(now);
