@@ -119,10 +119,11 @@ impl Transmitter {
                 Next::Wait
             };
         }
-        self.app_limited = false;
+        let is_full = self.flight.is_full();
+        self.app_limited = is_full;
         let bytes = u64::from(self.sender.packet_bytes());
         let fits = self.flight.in_flight().saturating_add(bytes) <= self.sender.cwnd();
-        if (!fits && self.flight.in_flight() > 0) || self.flight.is_full() {
+        if (!fits && self.flight.in_flight() > 0) || is_full {
             self.pacer.rest();
             return Next::Wait;
         }
