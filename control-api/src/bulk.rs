@@ -154,7 +154,9 @@ impl Writer {
             });
         }
         if !dry_run {
-            changes.into_iter().for_each(|change| self.stage(change));
+            for change in changes {
+                self.stage(change);
+            }
         }
         Ok(report)
     }

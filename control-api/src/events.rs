@@ -88,13 +88,12 @@ impl Sources {
         tokio::select! {
             () = stopping(stopped) => None,
             event = own.recv() => text(event),
-            event = from_shaper => match text(event) {
-                Some(bytes) => Some(bytes),
-                None => {
-                    *shaper = None;
-                    Some(Bytes::from_static(b": the data plane sends no more\n\n"))
-                }
-            },
+            event = from_shaper => text(event).or_else(|| {
+                *shaper = None;
+                Some(Bytes::from_static(b": the data plane sends no more
+
+"))
+            }),
             () = tokio::time::sleep(ALIVE) => Some(Bytes::from_static(b":\n\n")),
         }
     }

@@ -103,9 +103,9 @@ impl Default for Limits {
             head: Duration::from_secs(10),
             body_idle: Duration::from_secs(10),
             body: Duration::from_secs(20),
-            bulk: Duration::from_secs(600),
+            bulk: Duration::from_mins(10),
             write_stall: Duration::from_secs(20),
-            drain: Duration::from_secs(2),
+            drain: Duration::from_secs(1),
         }
     }
 }

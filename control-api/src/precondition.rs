@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn if_match_compares_strongly() {
-        let holds = |value, record| expect("if-match", value).check(record).is_ok();
+        let holds = |value, record: Option<&Record>| expect("if-match", value).check(record).is_ok();
         for value in ["\"7\"", "\"1\", \"7\"", "*"] {
             assert!(holds(value, Some(&record())), "{value}");
             assert!(!holds(value, None), "{value}");
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn if_none_match_compares_weakly() {
-        let holds = |value, record| expect("if-none-match", value).check(record).is_ok();
+        let holds = |value, record: Option<&Record>| expect("if-none-match", value).check(record).is_ok();
         assert!(holds("*", None));
         assert!(!holds("*", Some(&record())));
         assert!(!holds("W/\"7\"", Some(&record())));

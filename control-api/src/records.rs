@@ -66,7 +66,8 @@ pub(crate) async fn put(
     app.rules
         .check(&subscriber)
         .map_err(|error| Problem::record(&error))?;
-    changed(app.parts.writes.submit(Command::Put(subscriber, expect)).await?)
+    let done = app.parts.writes.submit(Command::Put(subscriber, expect)).await?;
+    Ok(changed(done))
 }
 
 pub(crate) async fn patch(
@@ -78,12 +79,12 @@ pub(crate) async fn patch(
 ) -> Result<Response, Problem> {
     let (expect, body) = read(&app, &uri, &headers, body).await?;
     let patch = rules::json_value(&body)?;
-    changed(
-        app.parts
-            .writes
-            .submit(Command::Patch { id, patch, expect })
-            .await?,
-    )
+    let done = app
+        .parts
+        .writes
+        .submit(Command::Patch { id, patch, expect })
+        .await?;
+    Ok(changed(done))
 }
 
 pub(crate) async fn delete(
@@ -94,7 +95,8 @@ pub(crate) async fn delete(
 ) -> Result<Response, Problem> {
     Params::read(&uri)?.end()?;
     let expect = Expect::read(&headers)?;
-    changed(app.parts.writes.submit(Command::Delete { id, expect }).await?)
+    let done = app.parts.writes.submit(Command::Delete { id, expect }).await?;
+    Ok(changed(done))
 }
 
 /// What a change of one record brings along.
@@ -111,18 +113,18 @@ async fn read(app: &App, uri: &Uri, headers: &HeaderMap, body: Body) -> Result<(
     Ok((expect, Pieces::new(headers, body, bounds)?.all().await?))
 }
 
-fn changed(done: Done) -> Result<Response, Problem> {
+fn changed(done: Done) -> Response {
     match done {
         Done::Record {
             record,
             created: true,
-        } => Ok(answer(StatusCode::CREATED, &record)),
+        } => answer(StatusCode::CREATED, &record),
         Done::Record {
             record,
             created: false,
-        } => Ok(answer(StatusCode::OK, &record)),
-        Done::Deleted => Ok(StatusCode::NO_CONTENT.into_response()),
-        Done::Bulk(report) => Ok(bulk_answer(&report)),
+        } => answer(StatusCode::OK, &record),
+        Done::Deleted => StatusCode::NO_CONTENT.into_response(),
+        Done::Bulk(report) => bulk_answer(&report),
     }
 }
 
@@ -168,17 +170,14 @@ pub(crate) async fn bulk(
     let (lines, errors) = Lines::new(&app.rules, limits.body_bytes, limits.bulk_errors)
         .read(body)
         .await?;
-    changed(
-        app.parts
-            .writes
-            .submit(Command::Bulk(Bulk {
-                mode,
-                dry_run,
-                lines,
-                errors,
-            }))
-            .await?,
-    )
+    let bulk = Bulk {
+        mode,
+        dry_run,
+        lines,
+        errors,
+    };
+    let done = app.parts.writes.submit(Command::Bulk(bulk)).await?;
+    Ok(changed(done))
 }
 
 /// The report; if a line is wrong it is a problem document as well.
@@ -252,7 +251,7 @@ impl Page {
         };
         if self.stage == Stage::End {
             let next = if more { json!(self.after) } else { Value::Null };
-            text.push_str(&format!("],\"next\":{next}}}"));
+            text.extend(["],\"next\":", &next.to_string(), "}"]);
         }
         Some(text)
     }

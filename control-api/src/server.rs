@@ -35,6 +35,8 @@ use crate::{routes, tls};
 const WORKERS: usize = 2;
 /// Threads for calls that wait for an lcore or parse a large body.
 const BLOCKING: usize = 8;
+/// What calls into the data plane that are still under way get at the end.
+const ABANDON: Duration = Duration::from_millis(500);
 /// Between two tries when the process is out of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -117,10 +119,10 @@ impl Server {
         };
         let address = listener.local_addr().map_err(listen_error)?;
         let (stop, stopped) = watch::channel(false);
-        let writer = Writer::load(&options, Arc::clone(&shaper), store)?;
-        let (directory, events) = (Arc::clone(&writer.directory), writer.events.clone());
+        let loaded = Writer::load(&options, Arc::clone(&shaper), store)?;
+        let (directory, events) = (Arc::clone(&loaded.directory), loaded.events.clone());
         let (limits, start_hook) = (options.limits, options.thread_start);
-        let (writer, writes) = writer.spawn(start_hook).map_err(threads)?;
+        let (thread, writes) = loaded.spawn(start_hook).map_err(threads)?;
         let app = App::new(
             options,
             Parts {
@@ -137,7 +139,7 @@ impl Server {
             stop,
             writes,
             http: None,
-            writer: Some(writer),
+            writer: Some(thread),
         };
         handle.http = Some(spawn(
             listener,
@@ -203,6 +205,13 @@ impl Drop for ServerHandle {
     }
 }
 
+/// See [`Options::thread_start`].
+pub(crate) fn run_hook(hook: Option<fn()>) {
+    if let Some(hook) = hook {
+        hook();
+    }
+}
+
 fn join(thread: JoinHandle<()>) {
     let name = thread.thread().name().unwrap_or("a thread").to_owned();
     if thread.join().is_err() {
@@ -263,7 +272,7 @@ fn spawn(
         .worker_threads(WORKERS)
         .max_blocking_threads(BLOCKING)
         .thread_name("sluice-http")
-        .on_thread_start(move || start_hook.into_iter().for_each(|hook| hook()))
+        .on_thread_start(move || run_hook(start_hook))
         .enable_all()
         .build()
         .map_err(threads)?;
@@ -276,9 +285,9 @@ fn spawn(
     std::thread::Builder::new()
         .name("sluice-http".to_owned())
         .spawn(move || {
-            start_hook.into_iter().for_each(|hook| hook());
+            run_hook(start_hook);
             runtime.block_on(accept_loop(listener, door));
-            runtime.shutdown_timeout(limits.drain);
+            runtime.shutdown_timeout(ABANDON);
         })
         .map_err(threads)
 }

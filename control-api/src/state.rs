@@ -23,7 +23,7 @@ const WINDOW_MAX_S: f64 = 3600.0;
 const TOP_MAX: u32 = 1000;
 
 pub(crate) async fn health(State(app): State<Arc<App>>) -> Response {
-    verdict("ok", writer_reasons(&app))
+    verdict("ok", &writer_reasons(&app))
 }
 
 pub(crate) async fn ready(State(app): State<Arc<App>>) -> Result<Response, Problem> {
@@ -35,7 +35,7 @@ pub(crate) async fn ready(State(app): State<Arc<App>>) -> Result<Response, Probl
             "{unapplied} records of the store are not shaped: the data plane refused them"
         ));
     }
-    Ok(verdict("ready", reasons))
+    Ok(verdict("ready", &reasons))
 }
 
 fn writer_reasons(app: &App) -> Vec<String> {
@@ -45,7 +45,7 @@ fn writer_reasons(app: &App) -> Vec<String> {
         .collect()
 }
 
-fn verdict(good: &str, reasons: Vec<String>) -> Response {
+fn verdict(good: &str, reasons: &[String]) -> Response {
     if reasons.is_empty() {
         return Json(json!({"status": good, "reasons": []})).into_response();
     }

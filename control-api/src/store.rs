@@ -386,6 +386,3 @@ fn sync_loop(connection: &Connection, shared: &(Mutex<SyncState>, Condvar), path
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -28,6 +28,7 @@ use crate::directory::{Directory, Record};
 use crate::precondition::Expect;
 use crate::problem::Problem;
 use crate::rules::Rules;
+use crate::server::run_hook;
 use crate::shaper::{Edit, Shaper, ShaperError};
 use crate::store::{Row, Store};
 
@@ -62,18 +63,14 @@ pub(crate) enum Done {
 
 type Answer = Result<Done, Problem>;
 
-enum Job {
-    Change {
-        command: Command,
-        reply: oneshot::Sender<Answer>,
-    },
-    Stop,
-}
+/// A request and who waits for its answer.
+type Job = (Command, oneshot::Sender<Answer>);
 
 /// The way to the writer.
 #[derive(Clone, Debug)]
 pub(crate) struct Writes {
-    queue: SyncSender<Job>,
+    /// `None` ends the thread.
+    queue: SyncSender<Option<Job>>,
     unapplied: Arc<AtomicUsize>,
     /// The thread holds the other end while it lives.
     alive: std::sync::Weak<()>,
@@ -83,7 +80,7 @@ impl Writes {
     pub(crate) async fn submit(&self, command: Command) -> Answer {
         let (reply, answer) = oneshot::channel();
         self.queue
-            .try_send(Job::Change { command, reply })
+            .try_send(Some((command, reply)))
             .map_err(|error| match error {
                 TrySendError::Full(_) => Problem::unavailable("too many changes wait; try again"),
                 TrySendError::Disconnected(_) => Self::gone(),
@@ -100,7 +97,7 @@ impl Writes {
     /// Lets what waits finish, then ends the thread. Blocks while the queue is full.
     pub(crate) fn stop(&self) {
         // An error means that it has ended already.
-        drop(self.queue.send(Job::Stop));
+        drop(self.queue.send(None));
     }
 
     /// Whether the thread still takes changes.
@@ -149,9 +146,9 @@ impl Writer {
         let thread = std::thread::Builder::new()
             .name("sluice-store".to_owned())
             .spawn(move || {
-                let _life = life;
-                start_hook.into_iter().for_each(|hook| hook());
+                run_hook(start_hook);
                 self.work(&jobs);
+                drop(life);
             })?;
         Ok((
             thread,
@@ -163,21 +160,18 @@ impl Writer {
         ))
     }
 
-    fn work(&mut self, jobs: &Receiver<Job>) {
+    fn work(&mut self, jobs: &Receiver<Option<Job>>) {
         while let Ok(first) = jobs.recv() {
             let mut group = Vec::new();
             for job in std::iter::once(first).chain(std::iter::from_fn(|| jobs.try_recv().ok())) {
                 match job {
-                    Job::Stop => return self.run(group),
+                    None => return self.run(group),
                     // Parsed by the million, it must not be evaluated twice: it goes alone.
-                    Job::Change {
-                        command: command @ Command::Bulk(_),
-                        reply,
-                    } => {
+                    Some(job @ (Command::Bulk(_), _)) => {
                         self.run(std::mem::take(&mut group));
-                        self.run(vec![(command, reply)]);
+                        self.run(vec![job]);
                     }
-                    Job::Change { command, reply } => group.push((command, reply)),
+                    Some(job) => group.push(job),
                 }
                 if group.len() >= GROUP {
                     break;
@@ -187,7 +181,7 @@ impl Writer {
         }
     }
 
-    fn run(&mut self, mut group: Vec<(Command, oneshot::Sender<Answer>)>) {
+    fn run(&mut self, mut group: Vec<Job>) {
         let answers: Vec<_> = group
             .iter_mut()
             .map(|(command, _)| self.evaluate(command))
@@ -303,16 +297,12 @@ impl Writer {
 
     /// Adds to the group; keys are claimed already. Of two changes of one record the net one stays.
     pub(crate) fn stage(&mut self, change: Change) {
-        match self
-            .places
-            .get(&change.id)
-            .and_then(|place| self.staged.get_mut(*place))
-        {
-            Some(earlier) => earlier.new = change.new,
-            None => {
-                self.places.insert(Arc::clone(&change.id), self.staged.len());
-                self.staged.push(change);
-            }
+        let place = self.places.get(&change.id).copied();
+        if let Some(earlier) = place.and_then(|place| self.staged.get_mut(place)) {
+            earlier.new = change.new;
+        } else {
+            self.places.insert(Arc::clone(&change.id), self.staged.len());
+            self.staged.push(change);
         }
     }
 

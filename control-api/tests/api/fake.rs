@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A data plane of memory. It holds the caller to the trait's promises.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use control_api::{Edit, Shaper, ShaperError};
+use model::stats::{
+    DirectionMetrics, Event, Histogram, KindCount, LcoreRole, LcoreState, MetricsSnapshot, PortDrops,
+    PortState, QueueMetrics, Reasons, SubscriberCounts, SubscriberStats, TopEntry, TopQuery,
+};
+use model::{KeyIndex, Subscriber};
+use tokio::sync::broadcast;
+
+#[derive(Debug)]
+pub(crate) struct Fake {
+    records: Mutex<BTreeMap<String, Subscriber>>,
+    pub(crate) capacity: AtomicUsize,
+    pub(crate) batches: Mutex<Vec<Vec<Edit>>>,
+    pub(crate) reasons: Mutex<Vec<String>>,
+    pub(crate) panics: AtomicBool,
+    pub(crate) mute: AtomicBool,
+    pub(crate) queries: Mutex<Vec<TopQuery>>,
+    pub(crate) events: broadcast::Sender<Event>,
+}
+
+impl Default for Fake {
+    fn default() -> Self {
+        Self {
+            records: Mutex::default(),
+            capacity: AtomicUsize::new(usize::MAX),
+            batches: Mutex::default(),
+            reasons: Mutex::default(),
+            panics: AtomicBool::new(false),
+            mute: AtomicBool::new(false),
+            queries: Mutex::default(),
+            events: broadcast::Sender::new(16),
+        }
+    }
+}
+
+impl Fake {
+    /// Names and records it has.
+    pub(crate) fn records(&self) -> BTreeMap<String, Subscriber> {
+        self.records
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    pub(crate) fn take_batches(&self) -> Vec<Vec<Edit>> {
+        std::mem::take(&mut self.batches.lock().unwrap())
+    }
+}
+
+fn hold_to_the_promises(batch: &[Edit]) {
+    let names: BTreeSet<_> = batch.iter().map(Edit::id).collect();
+    assert_eq!(names.len(), batch.len(), "a name came twice");
+    let first_put = batch
+        .iter()
+        .position(|edit| matches!(edit, Edit::Put(_)))
+        .unwrap_or(batch.len());
+    assert!(
+        batch[first_put..].iter().all(|edit| matches!(edit, Edit::Put(_))),
+        "Remove after Put"
+    );
+}
+
+impl Shaper for Fake {
+    fn apply(&self, batch: Vec<Edit>) -> Result<(), ShaperError> {
+        hold_to_the_promises(&batch);
+        if let Some(edit) = batch.iter().find(|edit| edit.id().starts_with("panic-")) {
+            panic!("told to panic by {}", edit.id());
+        }
+        if let Some(edit) = batch
+            .iter()
+            .find(|edit| matches!(edit, Edit::Put(_)) && edit.id().starts_with("refuse-"))
+        {
+            return Err(ShaperError::Refused {
+                id: edit.id().to_owned(),
+                reason: "told to".to_owned(),
+            });
+        }
+        let mut records = self.records.lock().unwrap();
+        let capacity = self.capacity.load(Ordering::SeqCst);
+        let new = |edit: &&Edit| matches!(edit, Edit::Put(_)) && !records.contains_key(edit.id());
+        if records.len() + batch.iter().filter(new).count() > capacity {
+            return Err(ShaperError::Full { capacity: capacity as u64 });
+        }
+        for edit in &batch {
+            match edit {
+                Edit::Put(subscriber) => records.insert(subscriber.id.clone(), subscriber.clone()),
+                Edit::Remove(id) => records.remove(id),
+            };
+        }
+        if records.len() < 10_000 {
+            let mut keys = KeyIndex::default();
+            for subscriber in records.values() {
+                keys.replace(None, Some(subscriber)).expect("no key is claimed twice");
+            }
+        }
+        drop(records);
+        self.batches.lock().unwrap().push(batch);
+        Ok(())
+    }
+
+    fn stats(&self, id: &str) -> Option<SubscriberStats> {
+        let known = self.records().contains_key(id) && !self.mute.load(Ordering::SeqCst);
+        known.then(|| {
+            let mut stats = SubscriberStats::default();
+            stats.down.l4s.arrived = 7;
+            stats.down.l4s.delay_us.le = vec![Some(50.0), None];
+            stats.down.l4s.delay_us.count = vec![1, 7];
+            stats
+        })
+    }
+
+    fn top(&self, query: TopQuery) -> Vec<TopEntry> {
+        self.queries.lock().unwrap().push(query);
+        let entry = |id: String| TopEntry {
+            id,
+            bytes: 3,
+            rate_bps: 2.5,
+            packets: 1,
+            l4s_delay_us: 0.0,
+            classic_delay_us: 9.0,
+            marked: 0,
+            dropped: 0,
+        };
+        self.records()
+            .into_keys()
+            .take(query.n as usize)
+            .map(entry)
+            .collect()
+    }
+
+    fn ports(&self) -> Vec<PortState> {
+        assert!(!self.panics.load(Ordering::SeqCst), "told to panic");
+        vec![PortState {
+            name: "core".into(),
+            device: "net_null0".into(),
+            role: model::config::Role::Core,
+            peer: "access".into(),
+            driver: "net_null".into(),
+            mac: "02:00:00:00:00:01".into(),
+            link: true,
+            speed_bps: None,
+            mtu: 1600,
+            rate_bps: Some(1_000_000_000),
+            clock_speed: 0.5,
+            rx_packets: 11,
+            rx_bytes: 12,
+            tx_packets: 13,
+            tx_bytes: 14,
+            drops: vec![PortDrops {
+                reason: "imissed".into(),
+                packets: 15,
+            }],
+        }]
+    }
+
+    fn lcores(&self) -> Vec<LcoreState> {
+        vec![LcoreState {
+            lcore: 1,
+            cpu: 3,
+            role: LcoreRole::Compact,
+            shard: Some(0),
+            busy_ratio: 0.25,
+            stalled: false,
+            stalls: 2,
+            longest_gap_us: 77,
+        }]
+    }
+
+    fn readiness(&self) -> Vec<String> {
+        self.reasons.lock().unwrap().clone()
+    }
+
+    fn metrics(&self) -> MetricsSnapshot {
+        MetricsSnapshot {
+            down: DirectionMetrics {
+                l4s: QueueMetrics {
+                    arrived: 21,
+                    presented: 20,
+                    forwarded: 19,
+                    forwarded_bytes: 1_900,
+                    marked: 5,
+                    dropped_ect: Reasons {
+                        aqm: 1,
+                        overload: 2,
+                        tail: 3,
+                        pool: 4,
+                        ring: 5,
+                        removed: 6,
+                        link: 7,
+                    },
+                    dropped_not_ect: Reasons::default(),
+                    delay: Histogram {
+                        le: vec![0.000_05, 0.001],
+                        count: vec![10, 18, 19],
+                        sum: 0.0125,
+                    },
+                },
+                unclassified: vec![KindCount {
+                    kind: "arp".into(),
+                    packets: 31,
+                }],
+                overload_episodes: 2,
+                ..DirectionMetrics::default()
+            },
+            ports: self.ports(),
+            lcores: self.lcores(),
+            subscribers: SubscriberCounts {
+                configured: self.records().len() as u64,
+                active: 0,
+            },
+            dpdk: "DPDK 99.01".into(),
+            ..MetricsSnapshot::default()
+        }
+    }
+
+    fn events(&self) -> broadcast::Receiver<Event> {
+        self.events.subscribe()
+    }
+}

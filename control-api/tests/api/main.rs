@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The HTTP interface as clients meet it: a listening server, real sockets, a data plane of memory.
+
+mod bulk;
+mod client;
+mod events;
+mod fake;
+mod hostile;
+mod kill;
+mod live;
+mod records;
+mod restart;
+mod rig;
+mod secure;
