@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The client against a server that plays a script and keeps what it was sent.
+
+use std::io::{BufRead, BufReader, Read as _};
+use std::net::{TcpListener, TcpStream};
+use std::thread::JoinHandle;
+
+use clap::Parser;
+
+use super::*;
+
+#[derive(Parser)]
+struct Cli {
+    #[command(flatten)]
+    subs: SubsArgs,
+}
+
+/// A request: its first line, headers in lower case, and body.
+struct Seen {
+    line: String,
+    headers: String,
+    body: String,
+}
+
+/// Plays one answer a connection.
+struct Script {
+    url: String,
+    thread: JoinHandle<Vec<Seen>>,
+}
+
+impl Script {
+    fn new(answers: Vec<(u16, &str)>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let answers: Vec<_> = answers
+            .into_iter()
+            .map(|(status, body)| (status, body.to_owned()))
+            .collect();
+        let thread = std::thread::spawn(move || {
+            let each = answers
+                .into_iter()
+                .map(|(status, body)| serve(listener.accept().unwrap().0, status, &body));
+            each.collect()
+        });
+        Self { url, thread }
+    }
+
+    /// Runs `sluice subs` against it: exit code or error, stdout, stderr, and what the server saw.
+    fn run(self, args: &[&str]) -> (Result<ExitCode, String>, String, String, Vec<Seen>) {
+        let cli = Cli::try_parse_from(["subs", "--api", &self.url].iter().chain(args)).unwrap();
+        let (mut out, mut err) = (Vec::new(), Vec::new());
+        let code = execute(cli.subs, &mut out, &mut err).map_err(|error| format!("{error:#}"));
+        let seen = self.thread.join().unwrap();
+        (
+            code,
+            String::from_utf8(out).unwrap(),
+            String::from_utf8(err).unwrap(),
+            seen,
+        )
+    }
+}
+
+fn serve(stream: TcpStream, status: u16, body: &str) -> Seen {
+    let mut reader = BufReader::new(stream);
+    let mut line = String::new();
+    reader.read_line(&mut line).unwrap();
+    let mut headers = String::new();
+    while !headers.ends_with("\r\n\r\n") && reader.read_line(&mut headers).unwrap() > 2 {}
+    let headers = headers.to_lowercase();
+    let sent = if headers.contains("transfer-encoding: chunked") {
+        unchunk(&mut reader)
+    } else {
+        let length = headers
+            .lines()
+            .find_map(|header| header.strip_prefix("content-length: "));
+        let mut sent = vec![0; length.map_or(0, |length| length.trim().parse().unwrap())];
+        reader.read_exact(&mut sent).unwrap();
+        sent
+    };
+    let answer = format!(
+        "HTTP/1.1 {status} X\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    reader.get_mut().write_all(answer.as_bytes()).unwrap();
+    Seen {
+        line: line.trim().to_owned(),
+        headers,
+        body: String::from_utf8(sent).unwrap(),
+    }
+}
+
+fn unchunk(reader: &mut impl BufRead) -> Vec<u8> {
+    let mut all = Vec::new();
+    loop {
+        let mut size = String::new();
+        reader.read_line(&mut size).unwrap();
+        let mut chunk = vec![0; usize::from_str_radix(size.trim(), 16).unwrap() + 2];
+        reader.read_exact(&mut chunk).unwrap();
+        chunk.truncate(chunk.len() - 2);
+        if chunk.is_empty() {
+            return all;
+        }
+        all.append(&mut chunk);
+    }
+}
+
+fn record(id: &str, last: u8) -> String {
+    format!(
+        r#"{{"id":"{id}","down_bps":100000000,"up_bps":2500000,"profile":"default","parent":null,"match":{{"ipv4":["10.0.0.{last}/32"],"vlan":{{"outer":100,"inner":42}},"pppoe":{{"session":2{last},"mac":"02:00:00:00:00:01"}},"port":"access"}}}}"#
+    )
+}
+
+fn file(name: &str, text: &str) -> String {
+    let path = std::env::temp_dir().join(format!("sluice-subs-{}-{name}", std::process::id()));
+    std::fs::write(&path, text).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_list_follows_all_pages() {
+    let first = format!("{{\"items\":[{}],\"next\":\"a b\"}}", record("a b", 1));
+    let second = format!("{{\"items\":[{}],\"next\":null}}", record("c", 2));
+    let (code, out, _, seen) = Script::new(vec![(200, &first), (200, &second)]).run(&["list"]);
+    assert_eq!(code, Ok(ExitCode::SUCCESS));
+    assert_eq!(seen[0].line, "GET /v1/subscribers?limit=1000 HTTP/1.1");
+    assert_eq!(
+        seen[1].line,
+        "GET /v1/subscribers?limit=1000&after=a%20b HTTP/1.1"
+    );
+    let expected = "ID   DOWN      UP        PROFILE  MATCH\n\
+        a b  100 Mb/s  2.5 Mb/s  default  10.0.0.1/32, pppoe 21 02:00:00:00:00:01, vlan 100.42, port access\n\
+        c    100 Mb/s  2.5 Mb/s  default  10.0.0.2/32, pppoe 22 02:00:00:00:00:01, vlan 100.42, port access\n";
+    assert_eq!(out, expected);
+}
+
+#[test]
+fn a_list_as_json_is_an_array_that_can_be_loaded() {
+    let page = format!(
+        "{{\"items\":[{},{}],\"next\":null}}",
+        record("a", 1),
+        record("b", 2)
+    );
+    let (_, out, _, _) = Script::new(vec![(200, &page)]).run(&["list", "--json"]);
+    let imported = model::import::read("f", out.as_bytes(), &model::import::Options::default()).unwrap();
+    assert_eq!(imported.subscribers.len(), 2);
+    let (_, out, _, _) = Script::new(vec![(200, "{\"items\":[],\"next\":null}")]).run(&["list", "--json"]);
+    assert_eq!(out, "[]\n");
+}
+
+#[test]
+fn rates_are_patched_and_only_those_given() {
+    let (code, out, _, seen) =
+        Script::new(vec![(200, &record("ä/1", 1))]).run(&["set-rate", "ä/1", "--down-bps", "100000000"]);
+    assert_eq!(code, Ok(ExitCode::SUCCESS));
+    assert_eq!(seen[0].line, "PATCH /v1/subscribers/%C3%A4%2F1 HTTP/1.1");
+    assert_eq!(seen[0].body, r#"{"down_bps":100000000}"#);
+    assert!(out.contains("down     100 Mb/s\n"), "{out}");
+}
+
+#[test]
+fn the_token_is_sent_and_a_refusal_is_told_in_the_words_of_the_shaper() {
+    let token = file("token", "s3cret\n");
+    let problem =
+        r#"{"title":"Not Found","status":404,"detail":"no subscriber is named \"x\"","field":"id"}"#;
+    let (code, out, _, seen) = Script::new(vec![(404, problem)]).run(&["get", "x", "--token-file", &token]);
+    assert_eq!(code.unwrap_err(), "id: no subscriber is named \"x\" (HTTP 404)");
+    assert_eq!(out, "");
+    assert!(
+        seen[0].headers.contains("authorization: bearer s3cret\r\n"),
+        "{}",
+        seen[0].headers
+    );
+    let (code, ..) = Script::new(vec![(401, "")]).run(&["rm", "x"]);
+    assert_eq!(
+        code.unwrap_err(),
+        "no reason given (HTTP 401); --token-file names the token"
+    );
+    std::fs::remove_file(token).unwrap();
+}
+
+#[test]
+fn a_removal_says_so() {
+    let (code, out, _, seen) = Script::new(vec![(204, "")]).run(&["rm", "x"]);
+    assert_eq!((code, out.as_str()), (Ok(ExitCode::SUCCESS), "x removed\n"));
+    assert_eq!(seen[0].line, "DELETE /v1/subscribers/x HTTP/1.1");
+}
+
+#[test]
+fn a_file_is_sent_as_lines_whatever_its_format() {
+    let csv = file(
+        "good.csv",
+        "1,n,d,dn,,,100.64.0.1,,,,50,10,\n2,n,d,dn,,,100.64.0.2,,,,60,10,\n",
+    );
+    let answer = r#"{"created":1,"updated":1,"deleted":7,"unchanged":0,"errors":[]}"#;
+    let (code, out, err, seen) =
+        Script::new(vec![(200, answer)]).run(&["load", &csv, "--replace", "--dry-run", "--profile", "gold"]);
+    assert_eq!(code, Ok(ExitCode::SUCCESS), "{err}");
+    assert_eq!(
+        seen[0].line,
+        "POST /v1/subscribers/bulk?mode=replace&dry_run=true HTTP/1.1"
+    );
+    assert_eq!(seen[0].body.lines().count(), 2);
+    assert!(
+        seen[0]
+            .body
+            .starts_with(r#"{"id":"1","down_bps":50000000,"up_bps":10000000,"profile":"gold""#)
+    );
+    assert_eq!(
+        out,
+        "1 would be created, 1 would be updated, 7 would be deleted, 0 would be unchanged\n"
+    );
+    std::fs::remove_file(csv).unwrap();
+}
+
+#[test]
+fn lines_that_the_shaper_refuses_are_named_as_in_the_file() {
+    let json = file(
+        "refused.json",
+        &format!("[\n{},\n\n{}]", record("a", 1), record("b", 2)),
+    );
+    let answer = r#"{"created":0,"updated":0,"deleted":0,"unchanged":0,"errors":[{"line":2,"error":"no"}]}"#;
+    let (code, out, err, _) = Script::new(vec![(422, answer)]).run(&["load", &json]);
+    assert_eq!(code, Ok(ExitCode::FAILURE));
+    assert_eq!(out, "");
+    assert_eq!(err, format!("{json}:4: no\n{json}: nothing was changed\n"));
+    std::fs::remove_file(json).unwrap();
+}
+
+#[test]
+fn a_bad_file_is_never_sent() {
+    let csv = file("bad.csv", "1,n,d,dn,,,100.64.0.300,,,,50,10,\n");
+    let (code, _, err, seen) = Script::new(vec![]).run(&["load", &csv]);
+    assert_eq!(code, Ok(ExitCode::FAILURE));
+    assert!(err.starts_with(&format!("{csv}:1: IPv4: ")), "{err}");
+    assert!(seen.is_empty());
+    std::fs::remove_file(csv).unwrap();
+}
+
+#[test]
+fn a_shaper_that_is_not_there_is_named() {
+    let gone = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", gone.local_addr().unwrap());
+    drop(gone);
+    let cli = Cli::try_parse_from(["subs", "--api", &url, "list"]).unwrap();
+    let error = execute(cli.subs, &mut Vec::new(), &mut Vec::new())
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.starts_with(&format!("{url} does not answer")) && error.contains("running"),
+        "{error}"
+    );
+}
+
+#[test]
+fn usage_that_makes_no_sense_is_refused() {
+    for args in [
+        &["subs", "set-rate", "a"][..],
+        &["subs", "get"],
+        &["subs", "set-rate", "a", "--up-bps", "x"],
+    ] {
+        assert!(Cli::try_parse_from(args).is_err(), "{args:?}");
+    }
+    let cli = Cli::try_parse_from(["subs", "--api", "localhost", "list"]).unwrap();
+    let error = execute(cli.subs, &mut Vec::new(), &mut Vec::new())
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("http://"), "{error}");
+}
+
+#[test]
+fn rates_show_in_the_largest_exact_unit() {
+    let cases = [
+        (64_000, "64 kb/s"),
+        (64_001, "64.001 kb/s"),
+        (2_500_000, "2.5 Mb/s"),
+        (100_000_000, "100 Mb/s"),
+        (1_000_000_000, "1 Gb/s"),
+        (1_234_567_890, "1234567.89 kb/s"),
+        (7, "7 b/s"),
+    ];
+    for (bps, expected) in cases {
+        assert_eq!(show::rate(bps), expected);
+    }
+}
