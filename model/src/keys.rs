@@ -46,10 +46,7 @@ impl fmt::Display for Key<'_> {
             What::Prefix(prefix) => write!(out, "prefix {prefix}")?,
             What::Vlan(vlan) => write!(out, "VLAN {vlan}")?,
             What::Pppoe(Pppoe { session, mac: None }) => write!(out, "PPPoE session {session}")?,
-            What::Pppoe(Pppoe {
-                session,
-                mac: Some(mac),
-            }) => {
+            What::Pppoe(Pppoe { session, mac: Some(mac) }) => {
                 write!(out, "PPPoE session {session} of {mac}")?;
             }
         }
@@ -80,18 +77,10 @@ impl Subscriber {
         let v4 = matches.ipv4.iter().map(|prefix| What::Prefix((*prefix).into()));
         let v6 = matches.ipv6.iter().map(|prefix| What::Prefix((*prefix).into()));
         let within = v4.chain(v6).chain(matches.pppoe.map(What::Pppoe));
-        let scoped = within.map(move |what| Key {
-            what,
-            vlan: matches.vlan,
-            port,
-        });
+        let scoped = within.map(move |what| Key { what, vlan: matches.vlan, port });
         let narrower = !matches.ipv4.is_empty() || !matches.ipv6.is_empty() || matches.pppoe.is_some();
         let alone = matches.vlan.filter(|_| !narrower);
-        scoped.chain(alone.map(move |vlan| Key {
-            what: What::Vlan(vlan),
-            vlan: None,
-            port,
-        }))
+        scoped.chain(alone.map(move |vlan| Key { what: What::Vlan(vlan), vlan: None, port }))
     }
 }
 
@@ -130,10 +119,7 @@ pub struct KeyIndex {
 impl KeyIndex {
     /// An empty index with room for `keys` keys.
     pub fn with_capacity(keys: usize) -> Self {
-        Self {
-            keys: HashMap::with_capacity(keys),
-            ..Self::default()
-        }
+        Self { keys: HashMap::with_capacity(keys), ..Self::default() }
     }
 
     /// How many keys there are.
@@ -157,8 +143,7 @@ impl KeyIndex {
     ///
     /// The first key that another record has; the index is then as it was.
     pub fn replace(&mut self, old: Option<&Subscriber>, new: Option<&Subscriber>) -> Result<(), Conflict> {
-        self.apply(&[Edit { old, new }])
-            .map_err(|mut conflicts| conflicts.swap_remove(0).1)
+        self.apply(&[Edit { old, new }]).map_err(|mut conflicts| conflicts.swap_remove(0).1)
     }
 
     /// Changes many records at once: keys may move between them.
@@ -184,30 +169,18 @@ impl KeyIndex {
     pub fn check(&mut self, edits: &[Edit<'_>]) -> Result<(), Vec<(usize, Conflict)>> {
         let batch = self.attempt(edits);
         let conflicts = self.roll_back(edits, batch);
-        if conflicts.is_empty() {
-            Ok(())
-        } else {
-            Err(conflicts)
-        }
+        if conflicts.is_empty() { Ok(()) } else { Err(conflicts) }
     }
 
     /// Takes all old keys out, then puts all new ones in that are free.
     fn attempt(&mut self, edits: &[Edit<'_>]) -> Batch {
         let mut batch = Batch::default();
-        for (place, old) in edits
-            .iter()
-            .enumerate()
-            .filter_map(|(place, edit)| Some((place, edit.old?)))
-        {
+        for (place, old) in edits.iter().enumerate().filter_map(|(place, edit)| Some((place, edit.old?))) {
             if let Some(owner) = self.take_out(old) {
                 batch.left.push((place, owner));
             }
         }
-        for (place, new) in edits
-            .iter()
-            .enumerate()
-            .filter_map(|(place, edit)| Some((place, edit.new?)))
-        {
+        for (place, new) in edits.iter().enumerate().filter_map(|(place, edit)| Some((place, edit.new?))) {
             let owner = self.enrol(&new.id);
             batch.joined.push((place, owner));
             if let Err(conflict) = self.put_in(new, owner) {
@@ -225,12 +198,7 @@ impl KeyIndex {
             self.retire(owner);
         }
         for (place, owner) in batch.left {
-            for key in edits
-                .get(place)
-                .and_then(|edit| edit.old)
-                .into_iter()
-                .flat_map(Subscriber::keys)
-            {
+            for key in edits.get(place).and_then(|edit| edit.old).into_iter().flat_map(Subscriber::keys) {
                 let packed = self.pack(&key);
                 self.keys.insert(packed, owner);
             }
@@ -255,11 +223,7 @@ impl KeyIndex {
             match self.taken(&key) {
                 Some(holder) if holder != owner => {
                     let holder = self.owner(holder).unwrap_or_default().to_owned();
-                    let conflict = Conflict {
-                        key: key.to_string(),
-                        holder,
-                        claimant: new.id.clone(),
-                    };
+                    let conflict = Conflict { key: key.to_string(), holder, claimant: new.id.clone() };
                     first = first.and(Err(conflict));
                 }
                 Some(_) => {}
@@ -299,14 +263,10 @@ impl KeyIndex {
     }
 
     fn port_number(&mut self, port: &str) -> u16 {
-        let place = self
-            .ports
-            .iter()
-            .position(|name| &**name == port)
-            .unwrap_or_else(|| {
-                self.ports.push(port.into());
-                self.ports.len() - 1
-            });
+        let place = self.ports.iter().position(|name| &**name == port).unwrap_or_else(|| {
+            self.ports.push(port.into());
+            self.ports.len() - 1
+        });
         u16::try_from(place + 1).unwrap_or(u16::MAX)
     }
 
@@ -361,21 +321,12 @@ impl Packed {
             What::Prefix(IpNet::V6(net)) => (6, net.prefix_len(), words(net.addr().octets())),
             What::Vlan(vlan) => (1, 0, [vlan_word(Some(vlan)), 0, 0, 0]),
             What::Pppoe(Pppoe { session, mac: None }) => (2, 0, [session.into(), 0, 0, 0]),
-            What::Pppoe(Pppoe {
-                session,
-                mac: Some(mac),
-            }) => {
+            What::Pppoe(Pppoe { session, mac: Some(mac) }) => {
                 let [.., mac_high, mac_low] = words(mac.widened());
                 (3, 0, [session.into(), mac_high, mac_low, 0])
             }
         };
-        Self {
-            what,
-            vlan: vlan_word(key.vlan),
-            kind,
-            prefix_len,
-            port,
-        }
+        Self { what, vlan: vlan_word(key.vlan), kind, prefix_len, port }
     }
 
     fn on(self, port: u16) -> Self {

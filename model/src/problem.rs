@@ -37,12 +37,7 @@ impl Problems {
     /// A file that cannot be read at all.
     pub fn unreadable(file: &str, error: &std::io::Error) -> Self {
         let message = format!("cannot be read: {error}");
-        Self(vec![Problem {
-            file: file.to_owned(),
-            line: 0,
-            key: String::new(),
-            message,
-        }])
+        Self(vec![Problem { file: file.to_owned(), line: 0, key: String::new(), message }])
     }
 }
 
@@ -68,10 +63,7 @@ pub struct FieldError {
 impl FieldError {
     /// Puts the two together.
     pub fn new(field: impl Into<String>, message: impl Into<String>) -> Self {
-        Self {
-            field: field.into(),
-            message: message.into(),
-        }
+        Self { field: field.into(), message: message.into() }
     }
 }
 
@@ -132,12 +124,7 @@ mod tests {
 
     #[test]
     fn a_problem_shows_only_the_places_it_has() {
-        let mut problem = Problem {
-            file: "a".into(),
-            line: 3,
-            key: "k".into(),
-            message: "m".into(),
-        };
+        let mut problem = Problem { file: "a".into(), line: 3, key: "k".into(), message: "m".into() };
         assert_eq!(problem.to_string(), "a:3: k: m");
         problem.key.clear();
         assert_eq!(problem.to_string(), "a:3: m");
@@ -147,10 +134,7 @@ mod tests {
 
     #[test]
     fn slips_are_recognised_and_strangers_are_not() {
-        assert_eq!(
-            suggestion("taget_us", ["target_us", "tupdate_us"]),
-            Some("target_us")
-        );
+        assert_eq!(suggestion("taget_us", ["target_us", "tupdate_us"]), Some("target_us"));
         assert_eq!(suggestion("colour", ["target_us", "tupdate_us"]), None);
         assert_eq!(distance("", "abc"), 3);
         assert_eq!(distance("kitten", "sitting"), 3);

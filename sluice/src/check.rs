@@ -64,15 +64,9 @@ fn config_summary(name: &str, config: &Config) -> String {
 
 fn import_summary(name: &str, imported: &Imported) -> String {
     let subscribers = count(imported.subscribers.len(), "subscriber");
-    let notes = imported
-        .notes
-        .iter()
-        .map(|note| format!("{name}: note: {note}\n"));
+    let notes = imported.notes.iter().map(|note| format!("{name}: note: {note}\n"));
     let notes: String = notes.collect();
-    format!(
-        "{notes}{name}: a good subscriber file ({}): {subscribers}\n",
-        imported.format
-    )
+    format!("{notes}{name}: a good subscriber file ({}): {subscribers}\n", imported.format)
 }
 
 fn count(number: usize, what: &str) -> String {
@@ -105,22 +99,13 @@ mod tests {
     fn a_subscriber_file_is_recognised_and_its_notes_are_shown() {
         let csv = b"1,n,d,dn,AP,,100.64.0.1,,1,1,50,10,\n";
         let summary = verdict("s.csv", csv).unwrap();
-        assert!(
-            summary.starts_with("s.csv: note: 1 rows name 1 parent nodes"),
-            "{summary}"
-        );
+        assert!(summary.starts_with("s.csv: note: 1 rows name 1 parent nodes"), "{summary}");
         assert!(
             summary.ends_with("s.csv: a good subscriber file (ShapedDevices.csv): 1 subscriber\n"),
             "{summary}"
         );
         let problems = verdict("s.json", b"{\"id\":\"a\"}").unwrap_err();
-        assert!(
-            problems.starts_with("s.json:1: down_bps: is missing\n"),
-            "{problems}"
-        );
-        assert_eq!(
-            verdict("s", b"\xff").unwrap_err(),
-            "s:1: is not UTF-8 text; save the file as UTF-8\n"
-        );
+        assert!(problems.starts_with("s.json:1: down_bps: is missing\n"), "{problems}");
+        assert_eq!(verdict("s", b"\xff").unwrap_err(), "s:1: is not UTF-8 text; save the file as UTF-8\n");
     }
 }

@@ -47,21 +47,13 @@ impl Config {
         let report = Report::new(file, text);
         let (document, errors) = DeTable::parse_recoverable(text);
         for error in &errors {
-            report.add(
-                &error.span().unwrap_or(0..0),
-                "",
-                format!("not TOML: {}", error.message()),
-            );
+            report.add(&error.span().unwrap_or(0..0), "", format!("not TOML: {}", error.message()));
         }
         if !report.is_empty() {
             return Err(Problems(report.into_problems()));
         }
         let config = read(&document, &report);
-        if report.is_empty() {
-            Ok(config)
-        } else {
-            Err(Problems(report.into_problems()))
-        }
+        if report.is_empty() { Ok(config) } else { Err(Problems(report.into_problems())) }
     }
 }
 
@@ -83,23 +75,11 @@ fn read(document: &Spanned<DeTable<'_>>, report: &Report) -> Config {
     let store = store(keys.table("store"));
     let subscribers = subscribers::read(&mut keys, report, &profiles, &ports);
     keys.finish();
-    Config {
-        dataplane,
-        ports,
-        classify,
-        profiles,
-        api,
-        store,
-        subscribers,
-    }
+    Config { dataplane, ports, classify, profiles, api, store, subscribers }
 }
 
 fn dataplane(mut keys: Keys<'_>) -> Dataplane {
-    let words = [
-        ("auto", HugePages::Auto),
-        ("require", HugePages::Require),
-        ("never", HugePages::Never),
-    ];
+    let words = [("auto", HugePages::Auto), ("require", HugePages::Require), ("never", HugePages::Never)];
     let dataplane = Dataplane {
         lcores: lcores(keys.table("lcores")),
         hugepages: keys.choice("hugepages", &words).unwrap_or(HugePages::Auto),
@@ -114,10 +94,7 @@ fn dataplane(mut keys: Keys<'_>) -> Dataplane {
 fn lcores(mut keys: Keys<'_>) -> Lcores {
     let only = |id| Lcore { id, cpu: id };
     let lcores = if keys.has("compact") {
-        keys.forbid(
-            &["control", "rx", "tx"],
-            "has no meaning beside compact, which does all on one lcore",
-        );
+        keys.forbid(&["control", "rx", "tx"], "has no meaning beside compact, which does all on one lcore");
         Lcores::Compact(lcore(&mut keys, "compact").unwrap_or(only(1)))
     } else {
         Lcores::Split {
@@ -128,11 +105,7 @@ fn lcores(mut keys: Keys<'_>) -> Lcores {
     };
     if let Lcores::Split { control, rx, tx } = &lcores {
         let mut seen = vec![control.id];
-        for (key, lcore) in rx
-            .iter()
-            .map(|lcore| ("rx", lcore))
-            .chain(tx.iter().map(|lcore| ("tx", lcore)))
-        {
+        for (key, lcore) in rx.iter().map(|lcore| ("rx", lcore)).chain(tx.iter().map(|lcore| ("tx", lcore))) {
             if seen.contains(&lcore.id) {
                 keys.fail(key, format!("lcore {} has another task already", lcore.id));
             }
@@ -155,9 +128,8 @@ fn lcore_list(keys: &mut Keys<'_>, key: &'static str) -> Option<Vec<Lcore>> {
         return None;
     }
     let each = array.iter().map(|item| one_lcore(item.get_ref()));
-    let lcores: Vec<_> = each
-        .filter_map(|lcore| lcore.map_err(|message| keys.fail(key, message)).ok())
-        .collect();
+    let lcores: Vec<_> =
+        each.filter_map(|lcore| lcore.map_err(|message| keys.fail(key, message)).ok()).collect();
     (!lcores.is_empty()).then_some(lcores)
 }
 
@@ -237,17 +209,12 @@ fn draft(mut keys: Keys<'_>) -> Draft<'_> {
 
 fn check_unique(draft: &Draft<'_>, earlier: &[Draft<'_>]) {
     if !draft.name.is_empty() && earlier.iter().any(|other| other.name == draft.name) {
-        draft.keys.fail(
-            "name",
-            format!("another port is called \"{}\" already", draft.name),
-        );
+        draft.keys.fail("name", format!("another port is called \"{}\" already", draft.name));
     }
     // What precedes the arguments names a device: EAL takes each once.
     let device = |draft: &Draft<'_>| draft.device.split(',').next().unwrap_or_default().to_owned();
     if !draft.device.is_empty() && earlier.iter().any(|other| device(other) == device(draft)) {
-        draft
-            .keys
-            .fail("device", format!("another port is \"{}\" already", device(draft)));
+        draft.keys.fail("device", format!("another port is \"{}\" already", device(draft)));
     }
 }
 
@@ -256,17 +223,12 @@ fn find_peer(draft: &Draft<'_>, drafts: &[Draft<'_>]) -> usize {
         return 0;
     }
     let Some(place) = drafts.iter().position(|other| other.name == draft.peer) else {
-        draft
-            .keys
-            .fail("peer", format!("there is no port \"{}\"", draft.peer));
+        draft.keys.fail("peer", format!("there is no port \"{}\"", draft.peer));
         return 0;
     };
     let theirs = drafts.get(place).and_then(|peer| peer.role);
     if draft.role.is_some() && draft.role == theirs {
-        let message = format!(
-            "\"{}\" has the same role: core and access are each other's peers",
-            draft.peer
-        );
+        let message = format!("\"{}\" has the same role: core and access are each other's peers", draft.peer);
         draft.keys.fail("peer", message);
     }
     place
@@ -274,19 +236,13 @@ fn find_peer(draft: &Draft<'_>, drafts: &[Draft<'_>]) -> usize {
 
 fn classify(mut keys: Keys<'_>) -> Classify {
     let unknown = keys.choice("unknown", &[("pass", Unknown::Pass), ("drop", Unknown::Drop)]);
-    let unknown_bps = keys
-        .integer("unknown_bps", 0..=MAX_RATE_BPS)
-        .filter(|rate| *rate > 0);
+    let unknown_bps = keys.integer("unknown_bps", 0..=MAX_RATE_BPS).filter(|rate| *rate > 0);
     if unknown_bps.is_some_and(|rate| rate < MIN_RATE_BPS) {
         keys.fail("unknown_bps", format!("is neither 0 nor at least {MIN_RATE_BPS}"));
     }
     let rules = rules(keys.table("rules"));
     keys.finish();
-    Classify {
-        unknown: unknown.unwrap_or(Unknown::Pass),
-        unknown_bps,
-        rules,
-    }
+    Classify { unknown: unknown.unwrap_or(Unknown::Pass), unknown_bps, rules }
 }
 
 /// Four lists of DSCP values that have no value in common.
@@ -300,10 +256,7 @@ fn rules(mut keys: Keys<'_>) -> Rules {
                 Some(other) if other == key => keys.fail(key, format!("DSCP {value} stands in it twice")),
                 Some(other) => {
                     let given = if keys.has(key) { key } else { other };
-                    keys.fail(
-                        given,
-                        format!("DSCP {value} stands in {other} and in {key}: one rule a DSCP"),
-                    );
+                    keys.fail(given, format!("DSCP {value} stands in {other} and in {key}: one rule a DSCP"));
                 }
                 None => {}
             }
@@ -322,10 +275,7 @@ fn rules(mut keys: Keys<'_>) -> Rules {
 
 fn dscps(keys: &Keys<'_>, key: &str, array: &[Spanned<DeValue<'_>>]) -> Vec<u8> {
     let values = array.iter().filter_map(|item| {
-        let number = item
-            .get_ref()
-            .as_integer()
-            .and_then(|n| u8::from_str_radix(n.as_str(), n.radix()).ok());
+        let number = item.get_ref().as_integer().and_then(|n| u8::from_str_radix(n.as_str(), n.radix()).ok());
         let dscp = number.filter(|dscp| *dscp <= 63);
         if dscp.is_none() {
             keys.fail(key, format!("{} is not a DSCP, 0 to 63", show(item.get_ref())));
@@ -360,27 +310,13 @@ fn api(mut keys: Keys<'_>) -> Api {
         tls_cert: keys.text("tls_cert").map(PathBuf::from),
         tls_key: keys.text("tls_key").map(PathBuf::from),
     };
-    let given = [
-        ("token_file", &api.token_file),
-        ("tls_cert", &api.tls_cert),
-        ("tls_key", &api.tls_key),
-    ];
+    let given = [("token_file", &api.token_file), ("tls_cert", &api.tls_cert), ("tls_key", &api.tls_key)];
     if !api.listen.ip().is_loopback() {
-        for (key, _) in given
-            .iter()
-            .filter(|(key, path)| path.is_none() && !keys.has(key))
-        {
-            keys.fail(
-                key,
-                format!("is missing: to listen on {} it is needed", api.listen),
-            );
+        for (key, _) in given.iter().filter(|(key, path)| path.is_none() && !keys.has(key)) {
+            keys.fail(key, format!("is missing: to listen on {} it is needed", api.listen));
         }
     } else if keys.has("tls_cert") != keys.has("tls_key") {
-        let lacking = if keys.has("tls_cert") {
-            "tls_key"
-        } else {
-            "tls_cert"
-        };
+        let lacking = if keys.has("tls_cert") { "tls_key" } else { "tls_cert" };
         keys.fail(lacking, "is missing: tls_cert and tls_key go together");
     }
     keys.finish();
@@ -405,11 +341,6 @@ impl Config {
             return Ok(());
         }
         let message = "a core and an access port are needed to run".to_owned();
-        Err(Problems(vec![Problem {
-            file: file.to_owned(),
-            line: 0,
-            key: "port".to_owned(),
-            message,
-        }]))
+        Err(Problems(vec![Problem { file: file.to_owned(), line: 0, key: "port".to_owned(), message }]))
     }
 }

@@ -23,28 +23,15 @@ pub(super) struct Report {
 
 impl Report {
     pub(super) fn new(file: &str, text: &str) -> Self {
-        let starts = text
-            .bytes()
-            .enumerate()
-            .filter(|(_, byte)| *byte == b'\n')
-            .map(|(at, _)| at + 1);
+        let starts = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at + 1);
         let lines = std::iter::once(0).chain(starts).collect();
-        Self {
-            file: file.to_owned(),
-            lines,
-            problems: RefCell::default(),
-        }
+        Self { file: file.to_owned(), lines, problems: RefCell::default() }
     }
 
     /// Reports `message` about `key`, which stands at `span`.
     pub(super) fn add(&self, span: &Range<usize>, key: impl Into<String>, message: impl Into<String>) {
         let line = self.lines.partition_point(|start| *start <= span.start);
-        let problem = Problem {
-            file: self.file.clone(),
-            line,
-            key: key.into(),
-            message: message.into(),
-        };
+        let problem = Problem { file: self.file.clone(), line, key: key.into(), message: message.into() };
         self.problems.borrow_mut().push(problem);
     }
 
@@ -79,14 +66,7 @@ impl<'t> Keys<'t> {
     }
 
     fn new(table: Option<&'t DeTable<'t>>, span: Range<usize>, path: String, report: &'t Report) -> Self {
-        Self {
-            table,
-            span,
-            path,
-            asked: Vec::new(),
-            broken: false,
-            report,
-        }
+        Self { table, span, path, asked: Vec::new(), broken: false, report }
     }
 
     /// The value of `key`, which from now on is a known one.
@@ -125,16 +105,10 @@ impl<'t> Keys<'t> {
 
     pub(super) fn integer(&mut self, key: &'static str, range: RangeInclusive<u64>) -> Option<u64> {
         let value = self.get(key)?.get_ref();
-        let number = value
-            .as_integer()
-            .and_then(|n| u64::from_str_radix(n.as_str(), n.radix()).ok());
+        let number = value.as_integer().and_then(|n| u64::from_str_radix(n.as_str(), n.radix()).ok());
         match number {
             Some(number) if range.contains(&number) => Some(number),
-            _ => self.wrong(
-                key,
-                value,
-                &format!("an integer from {} to {}", range.start(), range.end()),
-            ),
+            _ => self.wrong(key, value, &format!("an integer from {} to {}", range.start(), range.end())),
         }
     }
 
@@ -149,16 +123,10 @@ impl<'t> Keys<'t> {
 
     pub(super) fn signed(&mut self, key: &'static str, range: RangeInclusive<i64>) -> Option<i64> {
         let value = self.get(key)?.get_ref();
-        let number = value
-            .as_integer()
-            .and_then(|n| i64::from_str_radix(n.as_str(), n.radix()).ok());
+        let number = value.as_integer().and_then(|n| i64::from_str_radix(n.as_str(), n.radix()).ok());
         match number {
             Some(number) if range.contains(&number) => Some(number),
-            _ => self.wrong(
-                key,
-                value,
-                &format!("an integer from {} to {}", range.start(), range.end()),
-            ),
+            _ => self.wrong(key, value, &format!("an integer from {} to {}", range.start(), range.end())),
         }
     }
 
@@ -171,19 +139,13 @@ impl<'t> Keys<'t> {
         };
         match number {
             Some(number) if range.contains(&number) => Some(number),
-            _ => self.wrong(
-                key,
-                value,
-                &format!("a number from {} to {}", range.start(), range.end()),
-            ),
+            _ => self.wrong(key, value, &format!("a number from {} to {}", range.start(), range.end())),
         }
     }
 
     pub(super) fn boolean(&mut self, key: &'static str) -> Option<bool> {
         let value = self.get(key)?.get_ref();
-        value
-            .as_bool()
-            .or_else(|| self.wrong(key, value, "true or false"))
+        value.as_bool().or_else(|| self.wrong(key, value, "true or false"))
     }
 
     /// A string that is not empty.
@@ -211,9 +173,7 @@ impl<'t> Keys<'t> {
     /// One of a few words.
     pub(super) fn choice<T: Copy>(&mut self, key: &'static str, words: &[(&str, T)]) -> Option<T> {
         let value = self.get(key)?.get_ref();
-        let found = value
-            .as_str()
-            .and_then(|word| words.iter().find(|(name, _)| *name == word));
+        let found = value.as_str().and_then(|word| words.iter().find(|(name, _)| *name == word));
         if found.is_none() {
             let names: Vec<_> = words.iter().map(|(name, _)| format!("\"{name}\"")).collect();
             self.fail(key, format!("{} is none of {}", show(value), names.join(", ")));
@@ -253,11 +213,7 @@ impl<'t> Keys<'t> {
     pub(super) fn tables(&mut self, key: &'static str) -> Vec<Keys<'t>> {
         let array = self.array(key).unwrap_or_default();
         let paths = (0..).map(|index| format!("{}{key}[{index}].", self.path));
-        array
-            .iter()
-            .zip(paths)
-            .map(|(value, path)| self.keys_of(key, value, path))
-            .collect()
+        array.iter().zip(paths).map(|(value, path)| self.keys_of(key, value, path)).collect()
     }
 
     /// The tables under `key` by name.
@@ -271,10 +227,7 @@ impl<'t> Keys<'t> {
         };
         let keys = table.iter().map(|(name, value)| {
             let name: &'t str = name.get_ref();
-            (
-                name,
-                self.keys_of(key, value, format!("{}{key}.{name}.", self.path)),
-            )
+            (name, self.keys_of(key, value, format!("{}{key}.{name}.", self.path)))
         });
         keys.collect()
     }
@@ -283,15 +236,8 @@ impl<'t> Keys<'t> {
         let Some(table) = value.get_ref().as_table() else {
             let name = path.trim_end_matches('.');
             let name = if name.is_empty() { key } else { name };
-            self.report.add(
-                &value.span(),
-                name,
-                format!("{} is not a table", show(value.get_ref())),
-            );
-            return Keys {
-                broken: true,
-                ..Keys::new(None, value.span(), path, self.report)
-            };
+            self.report.add(&value.span(), name, format!("{} is not a table", show(value.get_ref())));
+            return Keys { broken: true, ..Keys::new(None, value.span(), path, self.report) };
         };
         Keys::new(Some(table), value.span(), path, self.report)
     }
@@ -307,8 +253,7 @@ impl<'t> Keys<'t> {
                 Some(known) => format!("unknown key; did you mean \"{known}\"?"),
                 None => "unknown key".to_owned(),
             };
-            self.report
-                .add(&name.span(), format!("{}{}", self.path, name.get_ref()), message);
+            self.report.add(&name.span(), format!("{}{}", self.path, name.get_ref()), message);
         }
     }
 }

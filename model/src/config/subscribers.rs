@@ -25,27 +25,17 @@ pub(super) fn read(
     let mut lines: BTreeMap<String, usize> = BTreeMap::new();
     let mut index = KeyIndex::default();
     for (place, item) in keys.array("subscriber").unwrap_or_default().iter().enumerate() {
-        let at = Place {
-            report,
-            path: format!("subscriber[{place}]"),
-            item,
-        };
+        let at = Place { report, path: format!("subscriber[{place}]"), item };
         let subscriber = match Subscriber::from_value(&to_json(item.get_ref())) {
             Ok(subscriber) => subscriber,
             Err(error) => {
-                error
-                    .0
-                    .into_iter()
-                    .for_each(|error| at.fail(&error.field, error.message));
+                error.0.into_iter().for_each(|error| at.fail(&error.field, error.message));
                 continue;
             }
         };
         at.check_names(&subscriber, profiles, ports);
         if let Some(first) = lines.insert(subscriber.id.clone(), place) {
-            at.fail(
-                "id",
-                format!("\"{}\" is the id of subscriber[{first}] already", subscriber.id),
-            );
+            at.fail("id", format!("\"{}\" is the id of subscriber[{first}] already", subscriber.id));
             continue;
         }
         if let Err(conflict) = index.replace(None, Some(&subscriber)) {
@@ -66,10 +56,7 @@ struct Place<'t> {
 impl Place<'_> {
     fn check_names(&self, subscriber: &Subscriber, profiles: &BTreeMap<String, Profile>, ports: &[Port]) {
         if !profiles.contains_key(&subscriber.profile) {
-            self.fail(
-                "profile",
-                format!("there is no profile \"{}\"", subscriber.profile),
-            );
+            self.fail("profile", format!("there is no profile \"{}\"", subscriber.profile));
         }
         if let Some(parent) = &subscriber.parent {
             self.fail("parent", format!("there is no parent \"{parent}\""));
@@ -77,21 +64,14 @@ impl Place<'_> {
         let Some(name) = &subscriber.matches.port else {
             return;
         };
-        if !ports
-            .iter()
-            .any(|port| port.name == *name && port.role == Role::Access)
-        {
+        if !ports.iter().any(|port| port.name == *name && port.role == Role::Access) {
             self.fail("match.port", format!("there is no access port \"{name}\""));
         }
     }
 
     fn fail(&self, field: &str, message: impl Into<String>) {
         let dot = if field.is_empty() { "" } else { "." };
-        self.report.add(
-            &self.span_of(field),
-            format!("{}{dot}{field}", self.path),
-            message,
-        );
+        self.report.add(&self.span_of(field), format!("{}{dot}{field}", self.path), message);
     }
 
     /// Where a field stands; a missing one, where what should hold it does.
@@ -105,9 +85,9 @@ impl Place<'_> {
                     .ok()
                     .and_then(|index| items.get(index))
                     .map(|item| (item.span(), item)),
-                (DeValue::Table(table), _) => table
-                    .get_key_value(step)
-                    .map(|(name, value)| (name.span(), value)),
+                (DeValue::Table(table), _) => {
+                    table.get_key_value(step).map(|(name, value)| (name.span(), value))
+                }
                 _ => None,
             };
             let Some((place, inner)) = next else { break };
@@ -132,9 +112,8 @@ fn to_json(value: &DeValue<'_>) -> Value {
         DeValue::Datetime(time) => time.to_string().into(),
         DeValue::Array(items) => items.iter().map(|item| to_json(item.get_ref())).collect(),
         DeValue::Table(table) => {
-            let members = table
-                .iter()
-                .map(|(name, value)| (name.get_ref().to_string(), to_json(value.get_ref())));
+            let members =
+                table.iter().map(|(name, value)| (name.get_ref().to_string(), to_json(value.get_ref())));
             Value::Object(members.collect())
         }
     }

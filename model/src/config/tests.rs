@@ -18,11 +18,7 @@ fn good(text: &str) -> Config {
 
 fn bad(text: &str) -> Vec<String> {
     let problems = Config::parse("f", text).expect_err("the text has problems");
-    problems
-        .0
-        .iter()
-        .map(|problem| problem.to_string().trim_start_matches("f:").to_owned())
-        .collect()
+    problems.0.iter().map(|problem| problem.to_string().trim_start_matches("f:").to_owned()).collect()
 }
 
 fn dualpi2(profile: &str) -> DualPi2 {
@@ -54,38 +50,19 @@ fn an_empty_file_is_all_defaults() {
     let config = good("");
     assert_eq!(config, Config::default());
     let lcore = |id| Lcore { id, cpu: id };
-    let split = Lcores::Split {
-        control: lcore(0),
-        rx: vec![lcore(1)],
-        tx: vec![lcore(2)],
-    };
+    let split = Lcores::Split { control: lcore(0), rx: vec![lcore(1)], tx: vec![lcore(2)] };
     assert_eq!(
         config.dataplane,
-        Dataplane {
-            lcores: split,
-            hugepages: HugePages::Auto,
-            buffers: None,
-            seed: 1,
-            eal_args: vec![]
-        }
+        Dataplane { lcores: split, hugepages: HugePages::Auto, buffers: None, seed: 1, eal_args: vec![] }
     );
     assert_eq!(config.classify.rules.nqb_dscp, [45]);
-    assert_eq!(
-        (config.classify.unknown, config.classify.unknown_bps),
-        (Unknown::Pass, None)
-    );
+    assert_eq!((config.classify.unknown, config.classify.unknown_bps), (Unknown::Pass, None));
     assert_eq!(config.api.listen.to_string(), "127.0.0.1:8480");
     assert_eq!(config.store.to_str(), Some("/var/lib/sluice/sluice.db"));
     let profile = &config.profiles["default"];
     assert_eq!(profile.aqm, Aqm::DualPi2(DualPi2::default()));
-    assert_eq!(
-        (profile.l4s, profile.ecn, profile.limit_us, profile.mtu),
-        (true, true, 250_000, 1538)
-    );
-    assert_eq!(
-        (profile.limit_packets, profile.overhead),
-        (None, Overhead::ETHERNET)
-    );
+    assert_eq!((profile.l4s, profile.ecn, profile.limit_us, profile.mtu), (true, true, 250_000, 1538));
+    assert_eq!((profile.limit_packets, profile.overhead), (None, Overhead::ETHERNET));
 }
 
 #[test]
@@ -105,40 +82,22 @@ fn lcores_are_numbers_or_numbers_on_a_cpu() {
 #[test]
 fn wrong_lcores_are_named() {
     let cases = [
-        (
-            "{ compact = 128 }",
-            "dataplane.lcores.compact: 128 is not an lcore",
-        ),
+        ("{ compact = 128 }", "dataplane.lcores.compact: 128 is not an lcore"),
         ("{ compact = -1 }", "dataplane.lcores.compact: -1 is not an lcore"),
-        (
-            "{ compact = \"1@\" }",
-            "dataplane.lcores.compact: \"1@\" is not an lcore",
-        ),
-        (
-            "{ compact = 1, rx = [1] }",
-            "dataplane.lcores.rx: has no meaning beside compact",
-        ),
+        ("{ compact = \"1@\" }", "dataplane.lcores.compact: \"1@\" is not an lcore"),
+        ("{ compact = 1, rx = [1] }", "dataplane.lcores.rx: has no meaning beside compact"),
         ("{ rx = 1 }", "dataplane.lcores.rx: 1 is not an array"),
         ("{ rx = [] }", "dataplane.lcores.rx: is empty"),
         ("{ rx = [1.5] }", "dataplane.lcores.rx: 1.5 is not an lcore"),
-        (
-            "{ tx = [2, 2] }",
-            "dataplane.lcores.tx: lcore 2 has another task already",
-        ),
-        (
-            "{ control = 1 }",
-            "dataplane.lcores.rx: lcore 1 has another task already",
-        ),
+        ("{ tx = [2, 2] }", "dataplane.lcores.tx: lcore 2 has another task already"),
+        ("{ control = 1 }", "dataplane.lcores.rx: lcore 1 has another task already"),
         ("{ main = 1 }", "dataplane.lcores.main: unknown key"),
         ("3", "dataplane.lcores: 3 is not a table"),
     ];
     for (text, expected) in cases {
         let problems = bad(&format!("[dataplane]\n\nlcores = {text}\n"));
         assert_eq!(problems.len(), 1, "{text}: {problems:?}");
-        assert!(
-            problems[0].starts_with(&format!("3: {expected}")),
-            "{text}: {problems:?}"
-        );
+        assert!(problems[0].starts_with(&format!("3: {expected}")), "{text}: {problems:?}");
     }
 }
 
@@ -164,10 +123,7 @@ fn values_of_each_table_are_checked() {
             "[dataplane]\nseed = 1.5".into(),
             &["2: dataplane.seed: 1.5 is not an integer from 0 to 9223372036854775807"],
         ),
-        (
-            "[dataplane]\neal_args = [\"--a\", 1]".into(),
-            &["2: dataplane.eal_args: 1 is not a string"],
-        ),
+        ("[dataplane]\neal_args = [\"--a\", 1]".into(), &["2: dataplane.eal_args: 1 is not a string"]),
         ("datapath = 1".into(), &["1: datapath: unknown key"]),
         ("dataplane = 1".into(), &["1: dataplane: 1 is not a table"]),
         ("port = 1".into(), &["1: port: 1 is not an array"]),
@@ -206,10 +162,7 @@ fn values_of_each_table_are_checked() {
             "[classify]\nunknown = \"reject\"".into(),
             &["2: classify.unknown: \"reject\" is none of \"pass\", \"drop\""],
         ),
-        (
-            "[classify]\nunknown_bps = 5".into(),
-            &["2: classify.unknown_bps: is neither 0 nor at least 64000"],
-        ),
+        ("[classify]\nunknown_bps = 5".into(), &["2: classify.unknown_bps: is neither 0 nor at least 64000"]),
         (
             "[classify.rules]\nnqb_dscp = [64, -1, \"EF\"]".into(),
             &[
@@ -244,18 +197,12 @@ fn values_of_each_table_are_checked() {
             format!("{api}token_file = \"t\"\ntls_cert = \"c\""),
             &["1: api.tls_key: is missing: to listen on 0.0.0.0:80 it is needed"],
         ),
-        (
-            "[api]\ntls_cert = \"c\"".into(),
-            &["1: api.tls_key: is missing: tls_cert and tls_key go together"],
-        ),
+        ("[api]\ntls_cert = \"c\"".into(), &["1: api.tls_key: is missing: tls_cert and tls_key go together"]),
         (
             "[api]\nlisten = \"localhost\"".into(),
             &["2: api.listen: \"localhost\" is not an address with a port, as 127.0.0.1:8480"],
         ),
-        (
-            "[store]\npath = \"\"".into(),
-            &["2: store.path: \"\" is not a string with something in it"],
-        ),
+        ("[store]\npath = \"\"".into(), &["2: store.path: \"\" is not a string with something in it"]),
         ("[profile]\nx = 1".into(), &["2: profile.x: 1 is not a table"]),
         ("profile = 1".into(), &["1: profile: 1 is not a table of tables"]),
         ("a = 1\na = 2".into(), &["2: not TOML: duplicate key"]),
@@ -301,10 +248,7 @@ fn profiles_take_every_key_of_their_aqm() {
         alpha_hz: 0.5,
         beta_hz: 4.0,
         coupling: 3,
-        native: Native::Ramp {
-            min_us: 500,
-            range_us: 700,
-        },
+        native: Native::Ramp { min_us: 500, range_us: 700 },
         floor_packets: 0,
         classic_protection_percent: 0,
         overload: Overload::Overflow,
@@ -315,69 +259,33 @@ fn profiles_take_every_key_of_their_aqm() {
     let config = good(&format!("[profile.x]\n{text}"));
     let profile = &config.profiles["x"];
     assert_eq!(profile.aqm, Aqm::DualPi2(expected));
-    assert_eq!(
-        (profile.limit_us, profile.limit_packets, profile.mtu),
-        (100_000, Some(500), 1600)
-    );
+    assert_eq!((profile.limit_us, profile.limit_packets, profile.mtu), (100_000, Some(500), 1600));
     assert_eq!((profile.ecn, profile.l4s), (false, false));
-    assert_eq!(
-        profile.overhead,
-        Overhead {
-            bytes: 18,
-            mpu: 64,
-            cells: Cells::None
-        }
-    );
+    assert_eq!(profile.overhead, Overhead { bytes: 18, mpu: 64, cells: Cells::None });
     assert_eq!(dualpi2("step_us = 0").native, Native::Step { threshold_us: 0 });
-    assert_eq!(
-        dualpi2("ramp_min_us = 1").native,
-        Native::Ramp {
-            min_us: 1,
-            range_us: 400
-        }
-    );
-    assert!(matches!(
-        good("[profile.x]\naqm = \"pi2\"").profiles["x"].aqm,
-        Aqm::Pi2(_)
-    ));
+    assert_eq!(dualpi2("ramp_min_us = 1").native, Native::Ramp { min_us: 1, range_us: 400 });
+    assert!(matches!(good("[profile.x]\naqm = \"pi2\"").profiles["x"].aqm, Aqm::Pi2(_)));
 }
 
 #[test]
 fn a_fifo_has_no_ecn_and_none_of_the_keys_of_others() {
     let profile = &good("[profile.x]\naqm = \"fifo\"\nlimit_packets = 5").profiles["x"];
-    assert_eq!(
-        (&profile.aqm, profile.ecn, profile.limit_packets),
-        (&Aqm::Fifo, false, Some(5))
-    );
+    assert_eq!((&profile.aqm, profile.ecn, profile.limit_packets), (&Aqm::Fifo, false, Some(5)));
     assert!(good("[profile.x]\naqm = \"fifo\"\necn = true").profiles["x"].ecn);
-    assert_eq!(
-        bad("[profile.x]\naqm = \"fifo\"\ntarget_us = 5"),
-        ["3: profile.x.target_us: unknown key"]
-    );
+    assert_eq!(bad("[profile.x]\naqm = \"fifo\"\ntarget_us = 5"), ["3: profile.x.target_us: unknown key"]);
 }
 
 #[test]
 fn compat_linux_implies_the_kernels_values() {
     let profile = &good("[profile.x]\ncompat = \"linux\"").profiles["x"];
     assert_eq!(profile.aqm, Aqm::DualPi2(DualPi2::linux()));
-    assert_eq!(
-        (profile.limit_packets, profile.limit_us),
-        (Some(10_000), crate::profile::MAX_LIMIT_US)
-    );
-    let Aqm::DualPi2(aqm) = &profile.aqm else {
-        panic!("linux is dualpi2")
-    };
-    assert_eq!(
-        (aqm.native, aqm.floor_packets),
-        (Native::Step { threshold_us: 1000 }, 0)
-    );
+    assert_eq!((profile.limit_packets, profile.limit_us), (Some(10_000), crate::profile::MAX_LIMIT_US));
+    let Aqm::DualPi2(aqm) = &profile.aqm else { panic!("linux is dualpi2") };
+    assert_eq!((aqm.native, aqm.floor_packets), (Native::Step { threshold_us: 1000 }, 0));
     let given = &good("[profile.x]\ncompat = \"linux\"\nstep_us = 500\nlimit_packets = 7\nlimit_us = 1000")
         .profiles["x"];
     assert_eq!((given.limit_packets, given.limit_us), (Some(7), 1000));
-    assert_eq!(
-        dualpi2("compat = \"linux\"\nstep_us = 500").native,
-        Native::Step { threshold_us: 500 }
-    );
+    assert_eq!(dualpi2("compat = \"linux\"\nstep_us = 500").native, Native::Step { threshold_us: 500 });
 }
 
 #[test]
@@ -387,31 +295,15 @@ fn gains_may_follow_from_round_trip_times() {
     assert!((aqm.alpha_hz - 0.15).abs() < 1e-12 && (aqm.beta_hz - 3.0).abs() < 1e-12);
     let aqm = dualpi2("max_rtt_us = 300000");
     assert_eq!((aqm.target_us, aqm.tupdate_us), (50_000, 50_000));
-    assert!(
-        (aqm.alpha_hz - 0.1 / 1.8).abs() < 1e-12,
-        "nothing is truncated: {}",
-        aqm.alpha_hz
-    );
+    assert!((aqm.alpha_hz - 0.1 / 1.8).abs() < 1e-12, "nothing is truncated: {}", aqm.alpha_hz);
 }
 
 #[test]
 fn keys_that_exclude_each_other_and_values_out_of_range_are_named() {
     let later = "is not available in this version (available: dualpi2, pi2, fifo)";
-    let aqms = [
-        "pie",
-        "codel",
-        "fq_codel",
-        "fq",
-        "cake",
-        "cocoa",
-        "curvy_red",
-        "codel_af",
-    ];
+    let aqms = ["pie", "codel", "fq_codel", "fq", "cake", "cocoa", "curvy_red", "codel_af"];
     let unavailable = aqms.map(|name| {
-        (
-            format!("aqm = \"{name}\"\nflows = 5"),
-            format!("2: profile.x.aqm: \"{name}\" {later}"),
-        )
+        (format!("aqm = \"{name}\"\nflows = 5"), format!("2: profile.x.aqm: \"{name}\" {later}"))
     });
     let others = [
         (
@@ -430,83 +322,38 @@ fn keys_that_exclude_each_other_and_values_out_of_range_are_named() {
             "max_rtt_us = 9\nalpha_hz = 1",
             "3: profile.x.alpha_hz: follows from typical_rtt_us and max_rtt_us: give either these or this",
         ),
-        (
-            "typical_rtt_us = 9\nmax_rtt_us = 8",
-            "2: profile.x.typical_rtt_us: is longer than max_rtt_us",
-        ),
+        ("typical_rtt_us = 9\nmax_rtt_us = 8", "2: profile.x.typical_rtt_us: is longer than max_rtt_us"),
         (
             "queue_protection = true",
             "2: profile.x.queue_protection: queue protection (RFC 9957) is not available in this version",
         ),
-        (
-            "aqm = 5",
-            "2: profile.x.aqm: 5 is not a string with something in it",
-        ),
+        ("aqm = 5", "2: profile.x.aqm: 5 is not a string with something in it"),
         ("l4s = 1", "2: profile.x.l4s: 1 is not true or false"),
-        (
-            "limit_us = 99",
-            "2: profile.x.limit_us: 99 is not an integer from 100 to 40000000",
-        ),
-        (
-            "limit_packets = 0",
-            "2: profile.x.limit_packets: 0 is not an integer from 1 to 100000000",
-        ),
-        (
-            "mtu = 10",
-            "2: profile.x.mtu: 10 is not an integer from 64 to 65535",
-        ),
-        (
-            "coupling = 0",
-            "2: profile.x.coupling: 0 is not an integer from 1 to 255",
-        ),
+        ("limit_us = 99", "2: profile.x.limit_us: 99 is not an integer from 100 to 40000000"),
+        ("limit_packets = 0", "2: profile.x.limit_packets: 0 is not an integer from 1 to 100000000"),
+        ("mtu = 10", "2: profile.x.mtu: 10 is not an integer from 64 to 65535"),
+        ("coupling = 0", "2: profile.x.coupling: 0 is not an integer from 1 to 255"),
         (
             "classic_protection_percent = 101",
             "2: profile.x.classic_protection_percent: 101 is not an integer from 0 to 100",
         ),
-        (
-            "alpha_hz = -1",
-            "2: profile.x.alpha_hz: -1 is not a number from 0.000001 to 1000000",
-        ),
-        (
-            "beta_hz = nan",
-            "2: profile.x.beta_hz: nan is not a number from 0.000001 to 1000000",
-        ),
-        (
-            "tupdate_us = 1",
-            "2: profile.x.tupdate_us: 1 is not an integer from 100 to 60000000",
-        ),
-        (
-            "ramp_range_us = 0",
-            "2: profile.x.ramp_range_us: 0 is not an integer from 1 to 60000000",
-        ),
-        (
-            "overload = \"mark\"",
-            "2: profile.x.overload: \"mark\" is none of \"drop\", \"overflow\"",
-        ),
-        (
-            "compat = \"bsd\"",
-            "2: profile.x.compat: \"bsd\" is none of \"rfc\", \"linux\"",
-        ),
+        ("alpha_hz = -1", "2: profile.x.alpha_hz: -1 is not a number from 0.000001 to 1000000"),
+        ("beta_hz = nan", "2: profile.x.beta_hz: nan is not a number from 0.000001 to 1000000"),
+        ("tupdate_us = 1", "2: profile.x.tupdate_us: 1 is not an integer from 100 to 60000000"),
+        ("ramp_range_us = 0", "2: profile.x.ramp_range_us: 0 is not an integer from 1 to 60000000"),
+        ("overload = \"mark\"", "2: profile.x.overload: \"mark\" is none of \"drop\", \"overflow\""),
+        ("compat = \"bsd\"", "2: profile.x.compat: \"bsd\" is none of \"rfc\", \"linux\""),
         (
             "overhead = 5",
             "2: profile.x.overhead: 5 is neither tc-cake keywords nor { bytes = N, mpu = N, cells = .. }",
         ),
-        (
-            "overhead = { bytes = 257 }",
-            "2: profile.x.overhead.bytes: 257 is not an integer from -64 to 256",
-        ),
-        (
-            "overhead = { mpu = -1 }",
-            "2: profile.x.overhead.mpu: -1 is not an integer from 0 to 256",
-        ),
+        ("overhead = { bytes = 257 }", "2: profile.x.overhead.bytes: 257 is not an integer from -64 to 256"),
+        ("overhead = { mpu = -1 }", "2: profile.x.overhead.mpu: -1 is not an integer from 0 to 256"),
         (
             "overhead = { cells = \"gem\" }",
             "2: profile.x.overhead.cells: \"gem\" is none of \"none\", \"atm\", \"ptm\"",
         ),
-        (
-            "overhead = { size = 1 }",
-            "2: profile.x.overhead.size: unknown key",
-        ),
+        ("overhead = { size = 1 }", "2: profile.x.overhead.size: unknown key"),
     ];
     let others = others.map(|(text, expected)| (text.to_owned(), expected.to_owned()));
     for (text, expected) in unavailable.into_iter().chain(others) {
@@ -521,20 +368,9 @@ fn keys_that_exclude_each_other_and_values_out_of_range_are_named() {
 #[test]
 fn overhead_may_be_spelled_out() {
     let overhead = |text: &str| good(&format!("[profile.x]\noverhead = {text}")).profiles["x"].overhead;
-    let spelled = Overhead {
-        bytes: -14,
-        mpu: 64,
-        cells: Cells::Atm,
-    };
+    let spelled = Overhead { bytes: -14, mpu: 64, cells: Cells::Atm };
     assert_eq!(overhead("{ bytes = -14, mpu = 64, cells = \"atm\" }"), spelled);
-    assert_eq!(
-        overhead("\"ethernet ether-vlan\""),
-        Overhead {
-            bytes: 42,
-            mpu: 84,
-            cells: Cells::None
-        }
-    );
+    assert_eq!(overhead("\"ethernet ether-vlan\""), Overhead { bytes: 42, mpu: 84, cells: Cells::None });
 }
 
 #[test]
@@ -561,31 +397,19 @@ fn seeds_are_checked_as_records_with_their_lines() {
 #[test]
 fn a_file_that_cannot_be_read_is_one_problem() {
     let problems = Config::load(std::path::Path::new("/nonexistent/sluice.toml")).unwrap_err();
-    assert!(
-        problems
-            .to_string()
-            .starts_with("/nonexistent/sluice.toml: cannot be read: "),
-        "{problems}"
-    );
+    assert!(problems.to_string().starts_with("/nonexistent/sluice.toml: cannot be read: "), "{problems}");
 }
 
 #[test]
 fn running_needs_ports_on_both_sides() {
     assert!(good(EXAMPLE).check_ports("f").is_ok());
     let problems = good("").check_ports("f").unwrap_err();
-    assert_eq!(
-        problems.to_string(),
-        "f: port: a core and an access port are needed to run"
-    );
+    assert_eq!(problems.to_string(), "f: port: a core and an access port are needed to run");
 }
 
 #[test]
 fn what_is_written_reads_as_the_same() {
-    for text in [
-        EXAMPLE,
-        "",
-        "[dataplane]\nlcores = { compact = \"3@0\" }\nseed = 0",
-    ] {
+    for text in [EXAMPLE, "", "[dataplane]\nlcores = { compact = \"3@0\" }\nseed = 0"] {
         let config = good(text);
         assert_eq!(good(&config.to_toml()), config);
     }
@@ -609,18 +433,12 @@ fn any_profile() -> impl Strategy<Value = String> {
     let overhead =
         (-64..=256i32, 0..=256u32).prop_map(|(b, m)| format!("overhead = \"overhead {b} mpu {m} ptm\"\n"));
     let limit = (100..40_000_000u32, proptest::option::of(1..1000u32)).prop_map(|(us, packets)| {
-        let packets = packets
-            .map(|n| format!("limit_packets = {n}\n"))
-            .unwrap_or_default();
+        let packets = packets.map(|n| format!("limit_packets = {n}\n")).unwrap_or_default();
         format!("limit_us = {us}\n{packets}")
     });
     (aqm, native, gains, overhead, limit, any::<bool>()).prop_map(
         |(aqm, native, gains, overhead, limit, l4s)| {
-            let own = if aqm == "fifo" {
-                String::new()
-            } else {
-                native + &gains
-            };
+            let own = if aqm == "fifo" { String::new() } else { native + &gains };
             format!("aqm = \"{aqm}\"\nl4s = {l4s}\n{own}{overhead}{limit}")
         },
     )

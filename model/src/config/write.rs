@@ -11,11 +11,8 @@ use crate::profile::{Aqm, Cells, Compat, DualPi2, Native, Overload, Profile};
 impl Config {
     /// The whole configuration with all defaults, as TOML.
     pub fn to_toml(&self) -> String {
-        let profiles: Map<_, _> = self
-            .profiles
-            .iter()
-            .map(|(name, profile)| (name.clone(), profile_value(profile)))
-            .collect();
+        let profiles: Map<_, _> =
+            self.profiles.iter().map(|(name, profile)| (name.clone(), profile_value(profile))).collect();
         let all = json!({
             "dataplane": dataplane(&self.dataplane),
             "port": self.ports.iter().map(|port| self.port_value(port)).collect::<Vec<_>>(),
@@ -91,11 +88,7 @@ fn dataplane(dataplane: &Dataplane) -> Value {
 }
 
 fn lcore(lcore: Lcore) -> Value {
-    if lcore.id == lcore.cpu {
-        lcore.id.into()
-    } else {
-        format!("{}@{}", lcore.id, lcore.cpu).into()
-    }
+    if lcore.id == lcore.cpu { lcore.id.into() } else { format!("{}@{}", lcore.id, lcore.cpu).into() }
 }
 
 fn classify(classify: &Classify) -> Value {

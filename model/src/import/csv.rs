@@ -38,15 +38,8 @@ const CURRENT: Layout = Layout {
     sqm: Some(15),
 };
 /// 13 columns.
-const LEGACY: Layout = Layout {
-    id: 0,
-    parent: Some(4),
-    ipv4: 6,
-    ipv6: 7,
-    min: [Some(8), Some(9)],
-    max: [10, 11],
-    sqm: None,
-};
+const LEGACY: Layout =
+    Layout { id: 0, parent: Some(4), ipv4: 6, ipv6: 7, min: [Some(8), Some(9)], max: [10, 11], sqm: None };
 /// Numbers of fields that rows of the known layouts have.
 const FIELDS: [usize; 3] = [13, 15, 16];
 
@@ -105,11 +98,7 @@ impl Lines<'_> {
         self.at = self.at.max(start);
         while let Some(first @ (b'#' | b'\n' | b'\r')) = bytes.get(self.at) {
             let rest = bytes.get(self.at..).unwrap_or_default();
-            let end = if *first == b'\r' {
-                Some(0)
-            } else {
-                rest.iter().position(|byte| *byte == b'\n')
-            };
+            let end = if *first == b'\r' { Some(0) } else { rest.iter().position(|byte| *byte == b'\n') };
             let Some(end) = end else { break };
             self.line += usize::from(*first != b'\r');
             self.at += end + 1;
@@ -185,10 +174,7 @@ impl Table {
 
     /// The first layout the row fits; if none, the one its number of fields stands for.
     fn layout(&mut self, row: &::csv::StringRecord) -> Option<Layout> {
-        let by_header = self
-            .header
-            .filter(|(_, fields)| *fields == row.len())
-            .map(|(layout, _)| layout);
+        let by_header = self.header.filter(|(_, fields)| *fields == row.len()).map(|(layout, _)| layout);
         let by_count = match row.len() {
             13 => Some(LEGACY),
             count if FIELDS.contains(&count) => Some(CURRENT),
@@ -196,10 +182,7 @@ impl Table {
         };
         let rest = [self.header.map(|(layout, _)| layout), Some(CURRENT), Some(LEGACY)];
         let likely = by_header.or(by_count);
-        let fitting = likely
-            .into_iter()
-            .chain(rest.into_iter().flatten())
-            .find(|layout| fits(layout, row));
+        let fitting = likely.into_iter().chain(rest.into_iter().flatten()).find(|layout| fits(layout, row));
         if let (Some(fitting), Some((header, _))) = (fitting, self.header) {
             self.off_header += usize::from((fitting.ipv4, fitting.max) != (header.ipv4, header.max));
         }
@@ -215,10 +198,8 @@ impl Table {
         };
         for ((column, rate), other) in MAX.into_iter().zip(circuit.rates).zip(earlier.rates) {
             if rate != other {
-                let message = format!(
-                    "{rate} b/s, but line {} gives circuit {} {other} b/s",
-                    earlier.line, circuit.id
-                );
+                let message =
+                    format!("{rate} b/s, but line {} gives circuit {} {other} b/s", earlier.line, circuit.id);
                 gather.fail(circuit.line, column, message);
             }
         }
@@ -234,22 +215,11 @@ impl Table {
             circuit.ipv6.sort_unstable();
             circuit.ipv6.dedup();
             let [down_bps, up_bps] = circuit.rates;
-            let matches = Match {
-                ipv4: circuit.ipv4,
-                ipv6: circuit.ipv6,
-                ..Match::default()
-            };
+            let matches = Match { ipv4: circuit.ipv4, ipv6: circuit.ipv6, ..Match::default() };
             let profile = options.profile.clone();
             gather.keep(
                 circuit.line,
-                Subscriber {
-                    id: circuit.id,
-                    down_bps,
-                    up_bps,
-                    profile,
-                    parent: None,
-                    matches,
-                },
+                Subscriber { id: circuit.id, down_bps, up_bps, profile, parent: None, matches },
             );
         }
     }
@@ -270,16 +240,10 @@ impl Table {
         let rows = self.with_sqm;
         note(
             rows,
-            format!(
-                "{rows} rows name a queue discipline (sqm); the profile \"{}\" decides",
-                options.profile
-            ),
+            format!("{rows} rows name a queue discipline (sqm); the profile \"{}\" decides", options.profile),
         );
         let rows = self.with_min;
-        note(
-            rows,
-            format!("{rows} rows have minimum rates; subscribers are shaped to their maximum"),
-        );
+        note(rows, format!("{rows} rows have minimum rates; subscribers are shaped to their maximum"));
         let rows = self.off_header;
         note(
             rows,
@@ -313,11 +277,7 @@ fn read_row(layout: &Layout, row: &::csv::StringRecord, line: usize, gather: &mu
         gather.fail(line, ID, message);
     }
     if cell(layout.ipv4).is_empty() && cell(layout.ipv6).is_empty() {
-        gather.fail(
-            line,
-            IPV4,
-            "is empty, and so is IPv6: at least one address is wanted",
-        );
+        gather.fail(line, IPV4, "is empty, and so is IPv6: at least one address is wanted");
     }
     for (column, at) in MIN.into_iter().zip(layout.min) {
         let text = at.map(cell).unwrap_or_default();
@@ -334,13 +294,7 @@ fn read_row(layout: &Layout, row: &::csv::StringRecord, line: usize, gather: &mu
     }
     let ipv4 = prefixes(IPV4, cell(layout.ipv4), line, parse_ipv4, gather);
     let ipv6 = prefixes(IPV6, cell(layout.ipv6), line, parse_ipv6, gather);
-    Circuit {
-        id,
-        line,
-        rates,
-        ipv4,
-        ipv6,
-    }
+    Circuit { id, line, rates, ipv4, ipv6 }
 }
 
 fn check_circuit(id: &str) -> Result<(), String> {

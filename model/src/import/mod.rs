@@ -54,9 +54,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self {
-            profile: DEFAULT_PROFILE.to_owned(),
-        }
+        Self { profile: DEFAULT_PROFILE.to_owned() }
     }
 }
 
@@ -77,20 +75,13 @@ pub struct Imported {
 /// then says what is wrong with it.
 pub fn detect(text: &str) -> Content {
     let text = text.trim_start_matches('\u{feff}');
-    let lines = text
-        .lines()
-        .map(str::trim)
-        .filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
     let first = lines.clone().next().unwrap_or_default();
     if first.starts_with('{') {
         return Content::Subscribers(Format::Ndjson);
     }
     if let Some(rest) = first.strip_prefix('[') {
-        let next = rest
-            .trim_start()
-            .chars()
-            .next()
-            .or_else(|| lines.clone().nth(1)?.chars().next());
+        let next = rest.trim_start().chars().next().or_else(|| lines.clone().nth(1)?.chars().next());
         return if matches!(next, Some('{' | ']')) {
             Content::Subscribers(Format::JsonArray)
         } else {
@@ -99,11 +90,7 @@ pub fn detect(text: &str) -> Content {
     }
     let comma = first.find(',').unwrap_or(usize::MAX);
     let equals = first.find('=').unwrap_or(usize::MAX);
-    if comma < equals {
-        Content::Subscribers(Format::ShapedDevices)
-    } else {
-        Content::Config
-    }
+    if comma < equals { Content::Subscribers(Format::ShapedDevices) } else { Content::Config }
 }
 
 /// Reads the subscriber file called `file`.
@@ -137,16 +124,9 @@ pub fn read(file: &str, bytes: &[u8], options: &Options) -> Result<Imported, Pro
     gather.finish(format)
 }
 
-#[expect(
-    clippy::naive_bytecount,
-    reason = "once a file, and the compiler vectorises it"
-)]
+#[expect(clippy::naive_bytecount, reason = "once a file, and the compiler vectorises it")]
 fn newlines(bytes: Option<&[u8]>) -> usize {
-    bytes
-        .unwrap_or_default()
-        .iter()
-        .filter(|byte| **byte == b'\n')
-        .count()
+    bytes.unwrap_or_default().iter().filter(|byte| **byte == b'\n').count()
 }
 
 /// Records and problems of a file so far.
@@ -170,12 +150,7 @@ impl Gather {
     }
 
     fn fail(&mut self, line: usize, key: &str, message: impl Into<String>) {
-        let problem = Problem {
-            file: self.file.clone(),
-            line,
-            key: key.to_owned(),
-            message: message.into(),
-        };
+        let problem = Problem { file: self.file.clone(), line, key: key.to_owned(), message: message.into() };
         self.problems.push(problem);
     }
 
@@ -183,10 +158,7 @@ impl Gather {
     fn record(&mut self, line: usize, record: Result<Subscriber, RecordError>) {
         match record {
             Ok(subscriber) => self.keep(line, subscriber),
-            Err(error) => error
-                .0
-                .into_iter()
-                .for_each(|error| self.fail(line, &error.field, error.message)),
+            Err(error) => error.0.into_iter().for_each(|error| self.fail(line, &error.field, error.message)),
         }
     }
 
@@ -206,11 +178,7 @@ impl Gather {
         let mut first: HashMap<&str, usize> = HashMap::with_capacity(subscribers.len());
         for (subscriber, line) in subscribers.iter().zip(self.lines.clone()) {
             if let Some(earlier) = first.get(subscriber.id.as_str()) {
-                self.fail(
-                    line,
-                    "id",
-                    format!("\"{}\" is the id of line {earlier} already", subscriber.id),
-                );
+                self.fail(line, "id", format!("\"{}\" is the id of line {earlier} already", subscriber.id));
                 continue;
             }
             first.insert(&subscriber.id, line);
@@ -220,12 +188,7 @@ impl Gather {
             }
         }
         if self.problems.is_empty() {
-            return Ok(Imported {
-                format,
-                subscribers,
-                lines: self.lines,
-                notes: self.notes,
-            });
+            return Ok(Imported { format, subscribers, lines: self.lines, notes: self.notes });
         }
         self.problems.sort_by_key(|problem| problem.line);
         Err(Problems(self.problems))

@@ -14,26 +14,15 @@ fn good(bytes: &[u8]) -> Imported {
 /// The problems, one a line, without the file's name.
 fn bad(bytes: &[u8]) -> Vec<String> {
     let problems = read("f", bytes, &Options::default()).expect_err("the file has problems");
-    problems
-        .0
-        .iter()
-        .map(|problem| problem.to_string().trim_start_matches("f:").to_owned())
-        .collect()
+    problems.0.iter().map(|problem| problem.to_string().trim_start_matches("f:").to_owned()).collect()
 }
 
 /// id, down, up, addresses.
 fn summary(imported: &Imported) -> Vec<(String, u64, u64, String)> {
     let each = imported.subscribers.iter().map(|subscriber| {
-        let addresses = subscriber
-            .keys()
-            .map(|key| key.to_string().replace("prefix ", ""));
+        let addresses = subscriber.keys().map(|key| key.to_string().replace("prefix ", ""));
         let addresses = addresses.collect::<Vec<_>>().join(" ");
-        (
-            subscriber.id.clone(),
-            subscriber.down_bps,
-            subscriber.up_bps,
-            addresses,
-        )
+        (subscriber.id.clone(), subscriber.down_bps, subscriber.up_bps, addresses)
     });
     each.collect()
 }
@@ -59,53 +48,25 @@ fn the_current_layout_merges_devices_of_one_circuit() {
     assert_eq!(summary(&imported), expected);
     assert_eq!(imported.lines, [3, 5, 6, 7]);
     assert_eq!(imported.format, Format::ShapedDevices);
+    assert!(imported.subscribers.iter().all(|subscriber| subscriber.parent.is_none()));
     assert!(
-        imported
-            .subscribers
-            .iter()
-            .all(|subscriber| subscriber.parent.is_none())
-    );
-    assert!(
-        imported
-            .notes
-            .iter()
-            .any(|note| note.contains("4 rows name 2 parent nodes")),
+        imported.notes.iter().any(|note| note.contains("4 rows name 2 parent nodes")),
         "{:?}",
         imported.notes
     );
-    assert!(
-        imported
-            .notes
-            .iter()
-            .any(|note| note.contains("2 rows name a queue discipline"))
-    );
+    assert!(imported.notes.iter().any(|note| note.contains("2 rows name a queue discipline")));
 }
 
 #[test]
 fn rows_of_the_older_layout_under_a_newer_header_are_read_right() {
     let imported = good(MISMATCH);
     let expected = [
-        line(
-            "10001",
-            155_000_000,
-            20_000_000,
-            "100.64.0.1/32 100.64.0.2/32 2001:db8:0:100::/56",
-        ),
+        line("10001", 155_000_000, 20_000_000, "100.64.0.1/32 100.64.0.2/32 2001:db8:0:100::/56"),
         line("10002", 2_500_000, 1_000_000, "100.64.0.3/32 2001:db8:0:200::/56"),
-        line(
-            "10003",
-            10_500_000,
-            5_250_000,
-            "100.64.0.4/32 2001:db8:0:300::/56",
-        ),
+        line("10003", 10_500_000, 5_250_000, "100.64.0.4/32 2001:db8:0:300::/56"),
     ];
     assert_eq!(summary(&imported), expected);
-    assert!(
-        imported
-            .notes
-            .iter()
-            .any(|note| note.starts_with("3 rows have another layout"))
-    );
+    assert!(imported.notes.iter().any(|note| note.starts_with("3 rows have another layout")));
 }
 
 #[test]
@@ -113,12 +74,7 @@ fn the_older_layout_is_read_by_its_own_header() {
     let imported = good(LEGACY);
     let expected = [
         line("30001", 155_000_000, 20_000_000, "100.64.1.1/32"),
-        line(
-            "30002",
-            105_000_000,
-            18_000_000,
-            "100.64.1.2/32 100.64.1.3/32 2001:db8:1:200::/56",
-        ),
+        line("30002", 105_000_000, 18_000_000, "100.64.1.2/32 100.64.1.3/32 2001:db8:1:200::/56"),
         line("30003", 105_000_000, 18_000_000, "100.64.1.4/32"),
     ];
     assert_eq!(summary(&imported), expected);
@@ -141,10 +97,7 @@ fn older_rows_padded_to_the_width_of_the_header_are_found_by_their_addresses() {
 #[test]
 fn a_header_in_another_order_and_without_units_is_followed() {
     let text = "\u{feff}circuit id,IPv6,IPv4,Upload Max,Download Max\nA 1,,10.0.0.1,1.5,2.25\n";
-    assert_eq!(
-        summary(&good(text.as_bytes())),
-        [line("A 1", 2_250_000, 1_500_000, "10.0.0.1/32")]
-    );
+    assert_eq!(summary(&good(text.as_bytes())), [line("A 1", 2_250_000, 1_500_000, "10.0.0.1/32")]);
 }
 
 #[test]
@@ -189,10 +142,7 @@ fn every_bad_row_is_named_with_line_column_and_reason() {
 #[test]
 fn a_header_that_lacks_a_column_is_named() {
     let text = "Circuit ID,IPv4,IPv6,Download Max Mbps\n1,10.0.0.1,,5\n";
-    assert_eq!(
-        bad(text.as_bytes()),
-        ["1: Upload Max Mbps: is a column that the header lacks"]
-    );
+    assert_eq!(bad(text.as_bytes()), ["1: Upload Max Mbps: is a column that the header lacks"]);
 }
 
 #[test]
@@ -259,13 +209,7 @@ fn content_is_told_apart() {
 
 #[test]
 fn what_is_not_text_or_nothing_known_is_refused() {
-    assert_eq!(
-        bad(b"1,a\n2,\xff\n"),
-        ["2: is not UTF-8 text; save the file as UTF-8"]
-    );
-    assert_eq!(
-        bad(b"hello"),
-        ["1: is neither NDJSON nor a JSON array nor ShapedDevices.csv"]
-    );
+    assert_eq!(bad(b"1,a\n2,\xff\n"), ["2: is not UTF-8 text; save the file as UTF-8"]);
+    assert_eq!(bad(b"hello"), ["1: is neither NDJSON nor a JSON array nor ShapedDevices.csv"]);
     assert_eq!(good(b"\n").subscribers, []);
 }

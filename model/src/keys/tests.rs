@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Claims: the rules one by one, then whole histories against a list searched from end to end.
-#![expect(clippy::too_many_lines, reason = "tables of cases")]
 
 use std::collections::BTreeMap;
 
@@ -35,16 +34,9 @@ fn a_vlan_is_a_key_alone_and_a_scope_beside_others() {
 #[test]
 fn a_second_claim_is_refused_and_names_both() {
     let mut index = KeyIndex::default();
-    index
-        .replace(None, Some(&record!("a", {"ipv4": ["10.0.0.1"]})))
-        .unwrap();
-    let error = index
-        .replace(None, Some(&record!("b", {"ipv4": ["10.0.0.2", "10.0.0.1"]})))
-        .unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "prefix 10.0.0.1/32 of \"b\" is already claimed by \"a\""
-    );
+    index.replace(None, Some(&record!("a", {"ipv4": ["10.0.0.1"]}))).unwrap();
+    let error = index.replace(None, Some(&record!("b", {"ipv4": ["10.0.0.2", "10.0.0.1"]}))).unwrap_err();
+    assert_eq!(error.to_string(), "prefix 10.0.0.1/32 of \"b\" is already claimed by \"a\"");
     assert_eq!(index.len(), 1, "a refused record leaves nothing behind");
 }
 
@@ -88,12 +80,7 @@ fn which_claims_exclude_each_other() {
             record!("b", {"ipv4": ["10.0.0.1"], "vlan": vlan(1, None)}),
             false,
         ),
-        (
-            "the same VLAN",
-            record!("a", {"vlan": vlan(1, None)}),
-            record!("b", {"vlan": vlan(1, None)}),
-            true,
-        ),
+        ("the same VLAN", record!("a", {"vlan": vlan(1, None)}), record!("b", {"vlan": vlan(1, None)}), true),
         (
             "a VLAN and a pair",
             record!("a", {"vlan": vlan(1, None)}),
@@ -159,42 +146,12 @@ fn which_claims_exclude_each_other() {
 #[test]
 fn a_batch_may_hand_keys_from_one_record_to_another() {
     let mut index = KeyIndex::default();
-    let (a1, b1) = (
-        record!("a", {"ipv4": ["10.0.0.1"]}),
-        record!("b", {"ipv4": ["10.0.0.2"]}),
-    );
-    index
-        .apply(&[
-            Edit {
-                old: None,
-                new: Some(&a1),
-            },
-            Edit {
-                old: None,
-                new: Some(&b1),
-            },
-        ])
-        .unwrap();
-    let (a2, b2) = (
-        record!("a", {"ipv4": ["10.0.0.2"]}),
-        record!("b", {"ipv4": ["10.0.0.1"]}),
-    );
-    let swap = [
-        Edit {
-            old: Some(&a1),
-            new: Some(&a2),
-        },
-        Edit {
-            old: Some(&b1),
-            new: Some(&b2),
-        },
-    ];
+    let (a1, b1) = (record!("a", {"ipv4": ["10.0.0.1"]}), record!("b", {"ipv4": ["10.0.0.2"]}));
+    index.apply(&[Edit { old: None, new: Some(&a1) }, Edit { old: None, new: Some(&b1) }]).unwrap();
+    let (a2, b2) = (record!("a", {"ipv4": ["10.0.0.2"]}), record!("b", {"ipv4": ["10.0.0.1"]}));
+    let swap = [Edit { old: Some(&a1), new: Some(&a2) }, Edit { old: Some(&b1), new: Some(&b2) }];
     index.check(&swap).unwrap();
-    assert_eq!(
-        index.holder(&a1.keys().next().unwrap()),
-        Some("a"),
-        "a check changes nothing"
-    );
+    assert_eq!(index.holder(&a1.keys().next().unwrap()), Some("a"), "a check changes nothing");
     index.apply(&swap).unwrap();
     assert_eq!(index.holder(&a1.keys().next().unwrap()), Some("b"));
     assert_eq!(index.holder(&b1.keys().next().unwrap()), Some("a"));
@@ -210,33 +167,15 @@ fn a_refused_batch_changes_nothing_and_names_each_bad_edit() {
     let c = record!("c", {"ipv4": ["10.0.0.1", "10.0.0.3"]});
     let d = record!("d", {"ipv4": ["10.0.0.3"]});
     let edits = [
-        Edit {
-            old: Some(&b),
-            new: None,
-        },
-        Edit {
-            old: None,
-            new: Some(&c),
-        },
-        Edit {
-            old: None,
-            new: Some(&d),
-        },
+        Edit { old: Some(&b), new: None },
+        Edit { old: None, new: Some(&c) },
+        Edit { old: None, new: Some(&d) },
     ];
     let errors = index.apply(&edits).unwrap_err();
-    let told: Vec<_> = errors
-        .iter()
-        .map(|(place, conflict)| (*place, conflict.to_string()))
-        .collect();
+    let told: Vec<_> = errors.iter().map(|(place, conflict)| (*place, conflict.to_string())).collect();
     let expected = [
-        (
-            1,
-            "prefix 10.0.0.1/32 of \"c\" is already claimed by \"a\"".to_owned(),
-        ),
-        (
-            2,
-            "prefix 10.0.0.3/32 of \"d\" is already claimed by \"c\"".to_owned(),
-        ),
+        (1, "prefix 10.0.0.1/32 of \"c\" is already claimed by \"a\"".to_owned()),
+        (2, "prefix 10.0.0.3/32 of \"d\" is already claimed by \"c\"".to_owned()),
     ];
     assert_eq!(told, expected);
     assert_eq!(index.len(), 2);
@@ -281,9 +220,7 @@ fn excludes(a: &Key<'_>, b: &Key<'_>) -> bool {
 /// Whether these records can all be: every pair of keys of two records compared.
 fn possible(records: &BTreeMap<String, Subscriber>) -> bool {
     let clash = |a: &Subscriber, b: &Subscriber| a.keys().any(|x| b.keys().any(|y| excludes(&x, &y)));
-    records
-        .values()
-        .all(|a| records.values().all(|b| a.id == b.id || !clash(a, b)))
+    records.values().all(|a| records.values().all(|b| a.id == b.id || !clash(a, b)))
 }
 
 proptest! {

@@ -95,10 +95,7 @@ impl Default for DualPi2 {
             alpha_hz: 0.16,
             beta_hz: 3.2,
             coupling: 2,
-            native: Native::Ramp {
-                min_us: 800,
-                range_us: 400,
-            },
+            native: Native::Ramp { min_us: 800, range_us: 400 },
             floor_packets: 2,
             classic_protection_percent: 10,
             overload: Overload::Drop,
@@ -113,9 +110,7 @@ impl DualPi2 {
     /// What `compat = "linux"` implies.
     pub fn linux() -> Self {
         Self {
-            native: Native::Step {
-                threshold_us: LINUX_STEP_US,
-            },
+            native: Native::Step { threshold_us: LINUX_STEP_US },
             floor_packets: 0,
             compat: Compat::Linux,
             ..Self::default()
@@ -266,10 +261,7 @@ mod tests {
                 (tuning.beta_hz, beta),
             ];
             for (is, wanted) in pairs {
-                assert!(
-                    (is / wanted - 1.0).abs() < 1e-12,
-                    "{max:?} {typical:?}: {is} is not {wanted}"
-                );
+                assert!((is / wanted - 1.0).abs() < 1e-12, "{max:?} {typical:?}: {is} is not {wanted}");
             }
         }
         assert_eq!(RttTuning::new(Some(2), Some(1)), None);

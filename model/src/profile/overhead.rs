@@ -32,11 +32,7 @@ const PRESETS: [(&str, i64, Option<u16>, Option<Cells>); 13] = [
 
 impl Overhead {
     /// Ethernet with preamble, gap and FCS: the default.
-    pub const ETHERNET: Self = Self {
-        bytes: 38,
-        mpu: 84,
-        cells: Cells::None,
-    };
+    pub const ETHERNET: Self = Self { bytes: 38, mpu: 84, cells: Cells::None };
 
     /// Reads tc-cake keywords.
     ///
@@ -44,11 +40,7 @@ impl Overhead {
     ///
     /// A sentence that names the word that is none, or the number that is out of range.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let mut state = State {
-            bytes: 0,
-            mpu: 0,
-            cells: Cells::None,
-        };
+        let mut state = State { bytes: 0, mpu: 0, cells: Cells::None };
         let mut words = text.split_whitespace();
         let mut any = false;
         while let Some(word) = words.next() {
@@ -110,15 +102,10 @@ impl State {
 
     fn finish(self) -> Result<Overhead, String> {
         match i16::try_from(self.bytes) {
-            Ok(bytes) if BYTES.contains(&self.bytes) => Ok(Overhead {
-                bytes,
-                mpu: self.mpu,
-                cells: self.cells,
-            }),
-            _ => Err(format!(
-                "adds up to {} bytes; from -64 to 256 are possible",
-                self.bytes
-            )),
+            Ok(bytes) if BYTES.contains(&self.bytes) => {
+                Ok(Overhead { bytes, mpu: self.mpu, cells: self.cells })
+            }
+            _ => Err(format!("adds up to {} bytes; from -64 to 256 are possible", self.bytes)),
         }
     }
 }
@@ -127,11 +114,7 @@ fn number(word: &str, text: Option<&str>, range: &std::ops::RangeInclusive<i64>)
     let text = text.ok_or_else(|| format!("\"{word}\" wants a number after it"))?;
     match text.parse::<i64>() {
         Ok(value) if range.contains(&value) => Ok(value),
-        _ => Err(format!(
-            "\"{word} {text}\" is out of range: from {} to {}",
-            range.start(),
-            range.end()
-        )),
+        _ => Err(format!("\"{word} {text}\" is out of range: from {} to {}", range.start(), range.end())),
     }
 }
 
@@ -190,13 +173,7 @@ mod tests {
 
     #[test]
     fn keywords_survive_a_round_trip() {
-        for text in [
-            "raw",
-            "pppoe-ptm ether-vlan",
-            "conservative",
-            "docsis",
-            "overhead -64 mpu 256",
-        ] {
+        for text in ["raw", "pppoe-ptm ether-vlan", "conservative", "docsis", "overhead -64 mpu 256"] {
             let overhead = Overhead::parse(text).unwrap();
             assert_eq!(Overhead::parse(&overhead.to_keywords()), Ok(overhead), "{text}");
         }

@@ -155,31 +155,16 @@ mod tests {
 
     #[test]
     fn reasons_sum_and_carry_the_labels_of_the_interface() {
-        let reasons = Reasons {
-            aqm: 1,
-            overload: 2,
-            tail: 4,
-            pool: 8,
-            ring: 16,
-            removed: 32,
-            link: 64,
-        };
+        let reasons = Reasons { aqm: 1, overload: 2, tail: 4, pool: 8, ring: 16, removed: 32, link: 64 };
         assert_eq!(reasons.total(), 127);
         let labels: Vec<_> = reasons.labelled().iter().map(|(label, _)| *label).collect();
-        assert_eq!(
-            labels,
-            ["aqm", "overload", "tail", "pool", "ring", "removed", "link"]
-        );
+        assert_eq!(labels, ["aqm", "overload", "tail", "pool", "ring", "removed", "link"]);
     }
 
     #[test]
     fn a_histogram_counts_all_in_its_last_bin() {
         assert_eq!(Histogram::default().total(), 0);
-        let histogram = Histogram {
-            le: vec![0.001],
-            count: vec![2, 5],
-            sum: 0.1,
-        };
+        let histogram = Histogram { le: vec![0.001], count: vec![2, 5], sum: 0.1 };
         assert_eq!(histogram.total(), 5);
     }
 }

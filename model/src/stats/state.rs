@@ -136,12 +136,7 @@ pub struct TopQuery {
 
 impl Default for TopQuery {
     fn default() -> Self {
-        Self {
-            by: TopBy::Bytes,
-            dir: Direction::Down,
-            n: 10,
-            window_s: 10.0,
-        }
+        Self { by: TopBy::Bytes, dir: Direction::Down, n: 10, window_s: 10.0 }
     }
 }
 
@@ -247,25 +242,10 @@ mod tests {
     #[test]
     fn an_event_is_flat_json_with_its_label_as_tag() {
         let kinds = [
-            EventKind::OverloadStart {
-                id: "a".into(),
-                dir: Direction::Down,
-            },
-            EventKind::OverloadEnd {
-                id: "a".into(),
-                dir: Direction::Up,
-                lasted_ms: 7,
-            },
-            EventKind::Link {
-                port: "core".into(),
-                up: false,
-                speed_bps: None,
-            },
-            EventKind::Config {
-                created: 1,
-                updated: 2,
-                deleted: 3,
-            },
+            EventKind::OverloadStart { id: "a".into(), dir: Direction::Down },
+            EventKind::OverloadEnd { id: "a".into(), dir: Direction::Up, lasted_ms: 7 },
+            EventKind::Link { port: "core".into(), up: false, speed_bps: None },
+            EventKind::Config { created: 1, updated: 2, deleted: 3 },
         ];
         for kind in kinds {
             let event = Event { at_ms: 5, kind };

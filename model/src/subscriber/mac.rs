@@ -44,18 +44,10 @@ impl FromStr for MacAddr {
         let mut octets = [0; 6];
         let mut parts = text.split([':', '-']);
         for octet in &mut octets {
-            let part = parts
-                .next()
-                .filter(|part| part.len() == 2 && !part.starts_with('+'));
-            *octet = part
-                .and_then(|part| u8::from_str_radix(part, 16).ok())
-                .ok_or(MacError)?;
+            let part = parts.next().filter(|part| part.len() == 2 && !part.starts_with('+'));
+            *octet = part.and_then(|part| u8::from_str_radix(part, 16).ok()).ok_or(MacError)?;
         }
-        if parts.next().is_some() {
-            Err(MacError)
-        } else {
-            Ok(Self(octets))
-        }
+        if parts.next().is_some() { Err(MacError) } else { Ok(Self(octets)) }
     }
 }
 

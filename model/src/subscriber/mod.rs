@@ -9,11 +9,12 @@ mod mac;
 mod record;
 #[cfg(test)]
 mod tests;
+mod text;
 
 use ipnet::{Ipv4Net, Ipv6Net};
 
 pub use mac::{MacAddr, MacError};
-pub(crate) use record::{check_id, check_name, parse_ipv4, parse_ipv6};
+pub(crate) use text::{check_id, check_name, parse_ipv4, parse_ipv6};
 
 /// Lowest rate a record may have, 64 kb/s.
 pub const MIN_RATE_BPS: u64 = 64_000;

@@ -6,18 +6,15 @@
 
 use std::fmt;
 use std::marker::PhantomData;
-use std::net::{Ipv4Addr, Ipv6Addr};
 
-use ipnet::{Ipv4Net, Ipv6Net};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_path_to_error::{Path, Segment};
 
-use super::{
-    DEFAULT_PROFILE, MAX_ID_BYTES, MAX_RATE_BPS, MIN_RATE_BPS, MacAddr, Match, Pppoe, Subscriber, Vlan,
-};
+use super::text::{check_id, check_name, parse_ipv4, parse_ipv6};
+use super::{DEFAULT_PROFILE, MAX_RATE_BPS, MIN_RATE_BPS, MacAddr, Match, Pppoe, Subscriber, Vlan};
 use crate::problem::{FieldError, RecordError};
 
 /// Highest VLAN id; 4095 is reserved (IEEE 802.1Q table 9-2).
@@ -26,8 +23,6 @@ const MAX_VLAN: u64 = 4094;
 const MAX_SESSION: u64 = 65_534;
 /// After so many problems of one record nobody reads on.
 const MOST_ERRORS: usize = 20;
-/// Names that are taken by the interface itself.
-const RESERVED_IDS: [&str; 3] = [".", "..", "bulk"];
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -141,10 +136,7 @@ impl Subscriber {
     /// As [`from_json`](Self::from_json); also if the patch is no object or changes the id.
     pub fn merge_patch(&self, patch: &Value) -> Result<Self, RecordError> {
         if !patch.is_object() {
-            return Err(RecordError(vec![FieldError::new(
-                "",
-                "a merge patch is a JSON object",
-            )]));
+            return Err(RecordError(vec![FieldError::new("", "a merge patch is a JSON object")]));
         }
         let mut value = self.to_value();
         merge(&mut value, patch);
@@ -194,14 +186,8 @@ fn explain(json: &[u8], error: &serde_json::Error) -> RecordError {
         Ok(value) => explain_value(value, error),
         Err(error) => {
             let message = error.to_string();
-            let what = message
-                .rsplit_once(" at line ")
-                .map_or(message.as_str(), |(what, _)| what);
-            let line = if error.line() == 1 {
-                String::new()
-            } else {
-                format!("line {}, ", error.line())
-            };
+            let what = message.rsplit_once(" at line ").map_or(message.as_str(), |(what, _)| what);
+            let line = if error.line() == 1 { String::new() } else { format!("line {}, ", error.line()) };
             let message = format!("not JSON: {what} at {line}column {}", error.column());
             RecordError(vec![FieldError::new("", message)])
         }
@@ -240,9 +226,7 @@ fn explain_value(mut value: Value, first: &serde_json::Error) -> RecordError {
 
 /// Whether `field` is `outer` or within it.
 fn lies_in(field: &str, outer: &str) -> bool {
-    field
-        .strip_prefix(outer)
-        .is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+    field.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
 }
 
 /// Takes the value at `path` out; an item of a list is emptied, so that the others keep their places.
@@ -273,10 +257,9 @@ fn raw(subscriber: &Subscriber) -> RawSubscriber {
     let raw_match = RawMatch {
         ipv4: texts(matches.ipv4.iter().map(ToString::to_string).collect()),
         ipv6: texts(matches.ipv6.iter().map(ToString::to_string).collect()),
-        vlan: matches.vlan.map(|vlan| RawVlan {
-            outer: Some(vlan.outer.into()),
-            inner: vlan.inner.map(Into::into),
-        }),
+        vlan: matches
+            .vlan
+            .map(|vlan| RawVlan { outer: Some(vlan.outer.into()), inner: vlan.inner.map(Into::into) }),
         pppoe: matches.pppoe.map(|pppoe| RawPppoe {
             session: Some(pppoe.session.into()),
             mac: pppoe.mac.map(|mac| mac.to_string()),
@@ -305,10 +288,7 @@ impl Checks {
     fn rate(&mut self, field: &str, value: Option<u64>) -> u64 {
         match value {
             Some(rate) if (MIN_RATE_BPS..=MAX_RATE_BPS).contains(&rate) => return rate,
-            Some(rate) => self.fail(
-                field,
-                format!("{rate} is not from {MIN_RATE_BPS} to {MAX_RATE_BPS}"),
-            ),
+            Some(rate) => self.fail(field, format!("{rate} is not from {MIN_RATE_BPS} to {MAX_RATE_BPS}")),
             None => self.fail(field, "is missing"),
         }
         0
@@ -368,14 +348,7 @@ fn validate(raw: RawSubscriber) -> Result<Subscriber, RecordError> {
     if !checks.0.is_empty() {
         return Err(RecordError(checks.0));
     }
-    Ok(Subscriber {
-        id,
-        down_bps,
-        up_bps,
-        profile,
-        parent: raw.parent,
-        matches,
-    })
+    Ok(Subscriber { id, down_bps, up_bps, profile, parent: raw.parent, matches })
 }
 
 fn validate_match(raw: RawMatch, checks: &mut Checks) -> Match {
@@ -384,10 +357,7 @@ fn validate_match(raw: RawMatch, checks: &mut Checks) -> Match {
         || raw.vlan.is_some()
         || raw.pppoe.is_some();
     if !any {
-        checks.fail(
-            "match",
-            "has no way to match: one of ipv4, ipv6, vlan, pppoe is wanted",
-        );
+        checks.fail("match", "has no way to match: one of ipv4, ipv6, vlan, pppoe is wanted");
     }
     if let Some(port) = &raw.port {
         checks.name("match.port", port);
@@ -397,9 +367,7 @@ fn validate_match(raw: RawMatch, checks: &mut Checks) -> Match {
         ipv6: checks.prefixes("match.ipv6", raw.ipv6, parse_ipv6),
         vlan: raw.vlan.map(|vlan| Vlan {
             outer: checks.number("match.vlan.outer", vlan.outer, 0, MAX_VLAN),
-            inner: vlan
-                .inner
-                .map(|inner| checks.number("match.vlan.inner", Some(inner), 0, MAX_VLAN)),
+            inner: vlan.inner.map(|inner| checks.number("match.vlan.inner", Some(inner), 0, MAX_VLAN)),
         }),
         pppoe: raw.pppoe.map(|pppoe| Pppoe {
             session: checks.number("match.pppoe.session", pppoe.session, 1, MAX_SESSION),
@@ -417,56 +385,4 @@ fn station(text: &str, checks: &mut Checks) -> Option<MacAddr> {
     };
     checks.fail("match.pppoe.mac", format!("\"{text}\" {message}"));
     None
-}
-
-/// An id is a name that the interface has not taken itself.
-pub(crate) fn check_id(text: &str) -> Result<(), String> {
-    if RESERVED_IDS.contains(&text) {
-        return Err(format!("\"{text}\" is not free to use as a name"));
-    }
-    check_name(text)
-}
-
-/// Names stand in URLs, logs and tables.
-pub(crate) fn check_name(text: &str) -> Result<(), String> {
-    if text.is_empty() {
-        return Err("is empty".to_owned());
-    }
-    if text.len() > MAX_ID_BYTES {
-        return Err(format!("has {} bytes; {MAX_ID_BYTES} is the most", text.len()));
-    }
-    if text.chars().any(char::is_control) || text.trim() != text {
-        return Err(format!(
-            "{text:?} has a control character in it or blanks around it"
-        ));
-    }
-    Ok(())
-}
-
-/// A prefix, or an address alone as the prefix of just itself.
-pub(crate) fn parse_ipv4(text: &str) -> Result<Ipv4Net, String> {
-    let host = || text.parse::<Ipv4Addr>().ok().map(Ipv4Net::from);
-    let prefix = text.parse::<Ipv4Net>().ok().or_else(host);
-    let prefix = prefix.ok_or_else(|| format!("\"{text}\" is not an IPv4 prefix"))?;
-    if prefix.trunc() == prefix {
-        return Ok(prefix);
-    }
-    Err(format!(
-        "\"{text}\" has host bits set; the prefix is \"{}\"",
-        prefix.trunc()
-    ))
-}
-
-/// As [`parse_ipv4`].
-pub(crate) fn parse_ipv6(text: &str) -> Result<Ipv6Net, String> {
-    let host = || text.parse::<Ipv6Addr>().ok().map(Ipv6Net::from);
-    let prefix = text.parse::<Ipv6Net>().ok().or_else(host);
-    let prefix = prefix.ok_or_else(|| format!("\"{text}\" is not an IPv6 prefix"))?;
-    if prefix.trunc() == prefix {
-        return Ok(prefix);
-    }
-    Err(format!(
-        "\"{text}\" has host bits set; the prefix is \"{}\"",
-        prefix.trunc()
-    ))
 }

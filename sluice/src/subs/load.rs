@@ -40,13 +40,7 @@ pub(super) fn run(
 ) -> anyhow::Result<ExitCode> {
     let name = args.file.display().to_string();
     let bytes = std::fs::read(&args.file).with_context(|| format!("{name} cannot be read"))?;
-    let imported = match import::read(
-        &name,
-        &bytes,
-        &import::Options {
-            profile: args.profile,
-        },
-    ) {
+    let imported = match import::read(&name, &bytes, &import::Options { profile: args.profile }) {
         Ok(imported) => imported,
         Err(problems) => {
             writeln!(err, "{problems}")?;
@@ -75,12 +69,7 @@ fn report(
     out: &mut dyn Write,
     err: &mut dyn Write,
 ) -> anyhow::Result<ExitCode> {
-    let errors = answer
-        .body
-        .get("errors")
-        .and_then(Value::as_array)
-        .map(Vec::as_slice)
-        .unwrap_or_default();
+    let errors = answer.body.get("errors").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     if !answer.status.is_success() && errors.is_empty() {
         return Err(answer.refusal());
     }
@@ -88,10 +77,7 @@ fn report(
         writeln!(out, "{:#}", answer.body)?;
     }
     for error in errors {
-        let sent = error
-            .get("line")
-            .and_then(Value::as_u64)
-            .and_then(|line| usize::try_from(line).ok());
+        let sent = error.get("line").and_then(Value::as_u64).and_then(|line| usize::try_from(line).ok());
         let line = sent.and_then(|line| imported.lines.get(line.checked_sub(1)?));
         let why = error.get("error").and_then(Value::as_str).unwrap_or("refused");
         match line {
@@ -130,12 +116,7 @@ impl<'a> Lines<'a> {
         let progress = ProgressBar::new(u64::try_from(subscribers.len()).unwrap_or(u64::MAX));
         let style = ProgressStyle::with_template("{wide_bar} {pos}/{len} subscribers sent, {elapsed}");
         progress.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-        Self {
-            rest: subscribers.iter(),
-            line: Vec::new(),
-            sent: 0,
-            progress,
-        }
+        Self { rest: subscribers.iter(), line: Vec::new(), sent: 0, progress }
     }
 }
 

@@ -20,12 +20,7 @@ pub(super) struct List<'a> {
 
 impl<'a> List<'a> {
     pub(super) fn new(json: bool, out: &'a mut dyn Write) -> Self {
-        Self {
-            json,
-            out,
-            shown: 0,
-            widths: HEADS.map(str::len),
-        }
+        Self { json, out, shown: 0, widths: HEADS.map(str::len) }
     }
 
     pub(super) fn page(&mut self, records: &[Value]) -> anyhow::Result<()> {
@@ -62,10 +57,7 @@ impl<'a> List<'a> {
     }
 
     fn line(&mut self, cells: &[String; 5]) -> anyhow::Result<()> {
-        let padded = cells
-            .iter()
-            .zip(self.widths)
-            .map(|(cell, width)| format!("{cell:width$}"));
+        let padded = cells.iter().zip(self.widths).map(|(cell, width)| format!("{cell:width$}"));
         let line = padded.collect::<Vec<_>>().join("  ");
         writeln!(self.out, "{}", line.trim_end())?;
         Ok(())
@@ -86,66 +78,34 @@ pub(super) fn record(record: &Value, json: bool, out: &mut dyn Write) -> anyhow:
 
 fn row(record: &Value) -> [String; 5] {
     let text = |name: &str| record.get(name).and_then(Value::as_str).unwrap_or("-").to_owned();
-    let bps = |name: &str| {
-        record
-            .get(name)
-            .and_then(Value::as_u64)
-            .map_or_else(|| "-".to_owned(), rate)
-    };
-    [
-        text("id"),
-        bps("down_bps"),
-        bps("up_bps"),
-        text("profile"),
-        matches(record),
-    ]
+    let bps = |name: &str| record.get(name).and_then(Value::as_u64).map_or_else(|| "-".to_owned(), rate);
+    [text("id"), bps("down_bps"), bps("up_bps"), text("profile"), matches(record)]
 }
 
 /// In the largest unit that needs at most three decimals.
 pub(super) fn rate(bps: u64) -> String {
     let units = [(1_000_000_000, "Gb/s"), (1_000_000, "Mb/s"), (1_000, "kb/s")];
-    let fitting = units
-        .into_iter()
-        .find(|(unit, _)| bps >= *unit && bps.is_multiple_of(unit / 1000));
+    let fitting = units.into_iter().find(|(unit, _)| bps >= *unit && bps.is_multiple_of(unit / 1000));
     let Some((unit, name)) = fitting else {
         return format!("{bps} b/s");
     };
     let (whole, thousandths) = (bps / unit, bps % unit / (unit / 1000));
     let decimals = format!(".{thousandths:03}");
-    format!(
-        "{whole}{} {name}",
-        decimals.trim_end_matches('0').trim_end_matches('.')
-    )
+    format!("{whole}{} {name}", decimals.trim_end_matches('0').trim_end_matches('.'))
 }
 
 fn matches(record: &Value) -> String {
     let member = |name: &str| record.get("match").and_then(|matches| matches.get(name));
-    let prefixes = ["ipv4", "ipv6"]
-        .into_iter()
-        .filter_map(member)
-        .filter_map(Value::as_array)
-        .flatten();
+    let prefixes = ["ipv4", "ipv6"].into_iter().filter_map(member).filter_map(Value::as_array).flatten();
     let mut parts: Vec<String> = prefixes.filter_map(Value::as_str).map(str::to_owned).collect();
     let number = |value: &Value, name: &str| value.get(name).and_then(Value::as_u64);
     if let Some(pppoe) = member("pppoe").filter(|pppoe| !pppoe.is_null()) {
-        let mac = pppoe
-            .get("mac")
-            .and_then(Value::as_str)
-            .map(|mac| format!(" {mac}"))
-            .unwrap_or_default();
-        parts.push(format!(
-            "pppoe {}{mac}",
-            number(pppoe, "session").unwrap_or_default()
-        ));
+        let mac = pppoe.get("mac").and_then(Value::as_str).map(|mac| format!(" {mac}")).unwrap_or_default();
+        parts.push(format!("pppoe {}{mac}", number(pppoe, "session").unwrap_or_default()));
     }
     if let Some(vlan) = member("vlan").filter(|vlan| !vlan.is_null()) {
-        let inner = number(vlan, "inner")
-            .map(|inner| format!(".{inner}"))
-            .unwrap_or_default();
-        parts.push(format!(
-            "vlan {}{inner}",
-            number(vlan, "outer").unwrap_or_default()
-        ));
+        let inner = number(vlan, "inner").map(|inner| format!(".{inner}")).unwrap_or_default();
+        parts.push(format!("vlan {}{inner}", number(vlan, "outer").unwrap_or_default()));
     }
     if let Some(port) = member("port").and_then(Value::as_str) {
         parts.push(format!("port {port}"));

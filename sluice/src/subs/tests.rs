@@ -32,14 +32,10 @@ impl Script {
     fn new(answers: Vec<(u16, &str)>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let answers: Vec<_> = answers
-            .into_iter()
-            .map(|(status, body)| (status, body.to_owned()))
-            .collect();
+        let answers: Vec<_> = answers.into_iter().map(|(status, body)| (status, body.to_owned())).collect();
         let thread = std::thread::spawn(move || {
-            let each = answers
-                .into_iter()
-                .map(|(status, body)| serve(listener.accept().unwrap().0, status, &body));
+            let each =
+                answers.into_iter().map(|(status, body)| serve(listener.accept().unwrap().0, status, &body));
             each.collect()
         });
         Self { url, thread }
@@ -51,12 +47,7 @@ impl Script {
         let (mut out, mut err) = (Vec::new(), Vec::new());
         let code = execute(cli.subs, &mut out, &mut err).map_err(|error| format!("{error:#}"));
         let seen = self.thread.join().unwrap();
-        (
-            code,
-            String::from_utf8(out).unwrap(),
-            String::from_utf8(err).unwrap(),
-            seen,
-        )
+        (code, String::from_utf8(out).unwrap(), String::from_utf8(err).unwrap(), seen)
     }
 }
 
@@ -70,23 +61,15 @@ fn serve(stream: TcpStream, status: u16, body: &str) -> Seen {
     let sent = if headers.contains("transfer-encoding: chunked") {
         unchunk(&mut reader)
     } else {
-        let length = headers
-            .lines()
-            .find_map(|header| header.strip_prefix("content-length: "));
+        let length = headers.lines().find_map(|header| header.strip_prefix("content-length: "));
         let mut sent = vec![0; length.map_or(0, |length| length.trim().parse().unwrap())];
         reader.read_exact(&mut sent).unwrap();
         sent
     };
-    let answer = format!(
-        "HTTP/1.1 {status} X\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
-        body.len()
-    );
+    let answer =
+        format!("HTTP/1.1 {status} X\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}", body.len());
     reader.get_mut().write_all(answer.as_bytes()).unwrap();
-    Seen {
-        line: line.trim().to_owned(),
-        headers,
-        body: String::from_utf8(sent).unwrap(),
-    }
+    Seen { line: line.trim().to_owned(), headers, body: String::from_utf8(sent).unwrap() }
 }
 
 fn unchunk(reader: &mut impl BufRead) -> Vec<u8> {
@@ -123,10 +106,7 @@ fn a_list_follows_all_pages() {
     let (code, out, _, seen) = Script::new(vec![(200, &first), (200, &second)]).run(&["list"]);
     assert_eq!(code, Ok(ExitCode::SUCCESS));
     assert_eq!(seen[0].line, "GET /v1/subscribers?limit=1000 HTTP/1.1");
-    assert_eq!(
-        seen[1].line,
-        "GET /v1/subscribers?limit=1000&after=a%20b HTTP/1.1"
-    );
+    assert_eq!(seen[1].line, "GET /v1/subscribers?limit=1000&after=a%20b HTTP/1.1");
     let expected = "ID   DOWN      UP        PROFILE  MATCH\n\
         a b  100 Mb/s  2.5 Mb/s  default  10.0.0.1/32, pppoe 21 02:00:00:00:00:01, vlan 100.42, port access\n\
         c    100 Mb/s  2.5 Mb/s  default  10.0.0.2/32, pppoe 22 02:00:00:00:00:01, vlan 100.42, port access\n";
@@ -135,11 +115,7 @@ fn a_list_follows_all_pages() {
 
 #[test]
 fn a_list_as_json_is_an_array_that_can_be_loaded() {
-    let page = format!(
-        "{{\"items\":[{},{}],\"next\":null}}",
-        record("a", 1),
-        record("b", 2)
-    );
+    let page = format!("{{\"items\":[{},{}],\"next\":null}}", record("a", 1), record("b", 2));
     let (_, out, _, _) = Script::new(vec![(200, &page)]).run(&["list", "--json"]);
     let imported = model::import::read("f", out.as_bytes(), &model::import::Options::default()).unwrap();
     assert_eq!(imported.subscribers.len(), 2);
@@ -165,16 +141,9 @@ fn the_token_is_sent_and_a_refusal_is_told_in_the_words_of_the_shaper() {
     let (code, out, _, seen) = Script::new(vec![(404, problem)]).run(&["get", "x", "--token-file", &token]);
     assert_eq!(code.unwrap_err(), "id: no subscriber is named \"x\" (HTTP 404)");
     assert_eq!(out, "");
-    assert!(
-        seen[0].headers.contains("authorization: bearer s3cret\r\n"),
-        "{}",
-        seen[0].headers
-    );
+    assert!(seen[0].headers.contains("authorization: bearer s3cret\r\n"), "{}", seen[0].headers);
     let (code, ..) = Script::new(vec![(401, "")]).run(&["rm", "x"]);
-    assert_eq!(
-        code.unwrap_err(),
-        "no reason given (HTTP 401); --token-file names the token"
-    );
+    assert_eq!(code.unwrap_err(), "no reason given (HTTP 401); --token-file names the token");
     std::fs::remove_file(token).unwrap();
 }
 
@@ -187,37 +156,21 @@ fn a_removal_says_so() {
 
 #[test]
 fn a_file_is_sent_as_lines_whatever_its_format() {
-    let csv = file(
-        "good.csv",
-        "1,n,d,dn,,,100.64.0.1,,,,50,10,\n2,n,d,dn,,,100.64.0.2,,,,60,10,\n",
-    );
+    let csv = file("good.csv", "1,n,d,dn,,,100.64.0.1,,,,50,10,\n2,n,d,dn,,,100.64.0.2,,,,60,10,\n");
     let answer = r#"{"created":1,"updated":1,"deleted":7,"unchanged":0,"errors":[]}"#;
     let (code, out, err, seen) =
         Script::new(vec![(200, answer)]).run(&["load", &csv, "--replace", "--dry-run", "--profile", "gold"]);
     assert_eq!(code, Ok(ExitCode::SUCCESS), "{err}");
-    assert_eq!(
-        seen[0].line,
-        "POST /v1/subscribers/bulk?mode=replace&dry_run=true HTTP/1.1"
-    );
+    assert_eq!(seen[0].line, "POST /v1/subscribers/bulk?mode=replace&dry_run=true HTTP/1.1");
     assert_eq!(seen[0].body.lines().count(), 2);
-    assert!(
-        seen[0]
-            .body
-            .starts_with(r#"{"id":"1","down_bps":50000000,"up_bps":10000000,"profile":"gold""#)
-    );
-    assert_eq!(
-        out,
-        "1 would be created, 1 would be updated, 7 would be deleted, 0 would be unchanged\n"
-    );
+    assert!(seen[0].body.starts_with(r#"{"id":"1","down_bps":50000000,"up_bps":10000000,"profile":"gold""#));
+    assert_eq!(out, "1 would be created, 1 would be updated, 7 would be deleted, 0 would be unchanged\n");
     std::fs::remove_file(csv).unwrap();
 }
 
 #[test]
 fn lines_that_the_shaper_refuses_are_named_as_in_the_file() {
-    let json = file(
-        "refused.json",
-        &format!("[\n{},\n\n{}]", record("a", 1), record("b", 2)),
-    );
+    let json = file("refused.json", &format!("[\n{},\n\n{}]", record("a", 1), record("b", 2)));
     let answer = r#"{"created":0,"updated":0,"deleted":0,"unchanged":0,"errors":[{"line":2,"error":"no"}]}"#;
     let (code, out, err, _) = Script::new(vec![(422, answer)]).run(&["load", &json]);
     assert_eq!(code, Ok(ExitCode::FAILURE));
@@ -242,28 +195,19 @@ fn a_shaper_that_is_not_there_is_named() {
     let url = format!("http://{}", gone.local_addr().unwrap());
     drop(gone);
     let cli = Cli::try_parse_from(["subs", "--api", &url, "list"]).unwrap();
-    let error = execute(cli.subs, &mut Vec::new(), &mut Vec::new())
-        .unwrap_err()
-        .to_string();
-    assert!(
-        error.starts_with(&format!("{url} does not answer")) && error.contains("running"),
-        "{error}"
-    );
+    let error = execute(cli.subs, &mut Vec::new(), &mut Vec::new()).unwrap_err().to_string();
+    assert!(error.starts_with(&format!("{url} does not answer")) && error.contains("running"), "{error}");
 }
 
 #[test]
 fn usage_that_makes_no_sense_is_refused() {
-    for args in [
-        &["subs", "set-rate", "a"][..],
-        &["subs", "get"],
-        &["subs", "set-rate", "a", "--up-bps", "x"],
-    ] {
+    for args in
+        [&["subs", "set-rate", "a"][..], &["subs", "get"], &["subs", "set-rate", "a", "--up-bps", "x"]]
+    {
         assert!(Cli::try_parse_from(args).is_err(), "{args:?}");
     }
     let cli = Cli::try_parse_from(["subs", "--api", "localhost", "list"]).unwrap();
-    let error = execute(cli.subs, &mut Vec::new(), &mut Vec::new())
-        .unwrap_err()
-        .to_string();
+    let error = execute(cli.subs, &mut Vec::new(), &mut Vec::new()).unwrap_err().to_string();
     assert!(error.contains("http://"), "{error}");
 }
 
