@@ -20,14 +20,8 @@ pub struct Burst<const N: usize = 32> {
 impl<const N: usize> Burst<N> {
     /// An empty burst.
     pub const fn new() -> Self {
-        assert!(
-            N > 0 && N <= u16::MAX as usize,
-            "drivers count packets in 16 bits"
-        );
-        Self {
-            len: 0,
-            packets: [const { MaybeUninit::uninit() }; N],
-        }
+        assert!(N > 0 && N <= u16::MAX as usize, "drivers count packets in 16 bits");
+        Self { len: 0, packets: [const { MaybeUninit::uninit() }; N] }
     }
 
     /// Packets in it.
@@ -101,11 +95,7 @@ impl<const N: usize> Burst<N> {
     pub fn drain(&mut self) -> Drain<'_, N> {
         let end = self.len;
         self.len = 0;
-        Drain {
-            burst: self,
-            next: 0,
-            end,
-        }
+        Drain { burst: self, next: 0, end }
     }
 
     /// Frees all packets in one call.
@@ -195,10 +185,7 @@ impl<const N: usize> Drop for Burst<N> {
 
 impl<const N: usize> core::fmt::Debug for Burst<N> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Burst")
-            .field("len", &self.len)
-            .field("room", &self.room())
-            .finish_non_exhaustive()
+        f.debug_struct("Burst").field("len", &self.len).field("room", &self.room()).finish_non_exhaustive()
     }
 }
 

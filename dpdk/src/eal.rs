@@ -82,14 +82,7 @@ impl Eal {
             },
         )?;
         let lcores = options.lcores.clone();
-        Ok(Self {
-            shared: Arc::new(Shared {
-                lcores,
-                main,
-                launching: Mutex::new(()),
-                keep_memory,
-            }),
-        })
+        Ok(Self { shared: Arc::new(Shared { lcores, main, launching: Mutex::new(()), keep_memory }) })
     }
 
     /// Runs `job` on an lcore and returns at once; the lcore must be idle. The main lcore is as good as any.
@@ -108,11 +101,7 @@ impl Eal {
         }
         // The job holds EAL, so that it cannot end under a running lcore.
         let (job, handle) = lcore::package(lcore, job, self.shared());
-        let _one_at_a_time = self
-            .shared
-            .launching
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let _one_at_a_time = self.shared.launching.lock().unwrap_or_else(PoisonError::into_inner);
         if lcore == self.main_lcore() {
             self.shared.main.run(job)?;
         } else {
@@ -180,11 +169,8 @@ pub fn free_huge_mb() -> u64 {
 /// Starts EAL in the calling thread, which becomes the main lcore.
 fn start(options: &EalOptions) -> Result<(), EalError> {
     log::open(options.log);
-    let arguments: Vec<CString> = options
-        .arguments()
-        .into_iter()
-        .filter_map(|argument| CString::new(argument).ok())
-        .collect();
+    let arguments: Vec<CString> =
+        options.arguments().into_iter().filter_map(|argument| CString::new(argument).ok()).collect();
     let mut argv: Vec<*mut core::ffi::c_char> = arguments.into_iter().map(CString::into_raw).collect();
     let count = i32::try_from(argv.len()).unwrap_or(i32::MAX);
     argv.push(core::ptr::null_mut());
@@ -195,11 +181,8 @@ fn start(options: &EalOptions) -> Result<(), EalError> {
         unsafe { sys::rte_eal_init(count, argv.as_mut_ptr()) }
     };
     // EAL prints its usage text when it does not like an argument, and only the user's can be wrong.
-    let (result, printed) = if options.extra.is_empty() {
-        (init(), String::new())
-    } else {
-        capture::output(init)
-    };
+    let (result, printed) =
+        if options.extra.is_empty() { (init(), String::new()) } else { capture::output(init) };
     if result >= 0 {
         return Ok(());
     }

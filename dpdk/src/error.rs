@@ -64,10 +64,7 @@ pub enum EalError {
     #[error(
         "device \"{device}\" needs {capability}: run as root, or give the binary that capability (setcap, or AmbientCapabilities= in the unit)"
     )]
-    NotPermitted {
-        device: String,
-        capability: &'static str,
-    },
+    NotPermitted { device: String, capability: &'static str },
     /// No such PCI device.
     #[error(
         "PCI device {address} does not exist on this machine: `dpdk-devbind.py --status` lists those that do"
@@ -151,12 +148,7 @@ pub enum PoolError {
     Exists { name: String },
     /// No memory.
     #[error("not enough memory for pool \"{name}\": {buffers} buffers need about {mb} MB{}; reserve more huge pages or configure fewer buffers", node(*socket))]
-    Memory {
-        name: String,
-        buffers: u32,
-        mb: u64,
-        socket: Option<u32>,
-    },
+    Memory { name: String, buffers: u32, mb: u64, socket: Option<u32> },
     /// Too far from the first pool.
     #[error(
         "pool \"{name}\" has a buffer at {address:#x}, more than 128 GiB from the first pool; keep all pools within 128 GiB (fewer NUMA nodes, or --base-virtaddr)"
@@ -186,13 +178,7 @@ pub enum PortError {
         "port \"{device}\" ({driver}) has at most {has} {way} queue(s), {wants} are needed: use fewer {way} lcores{}",
         hint(way, driver)
     )]
-    TooFewQueues {
-        device: String,
-        driver: String,
-        way: &'static str,
-        wants: u16,
-        has: u16,
-    },
+    TooFewQueues { device: String, driver: String, way: &'static str, wants: u16, has: u16 },
     /// No queue at all.
     #[error("port \"{device}\" needs at least one rx and one tx queue")]
     NoQueues { device: String },
@@ -200,18 +186,10 @@ pub enum PortError {
     #[error(
         "port \"{device}\" has {queues} rx queues and {pools} pools: give one pool for each rx queue, or one for all"
     )]
-    Pools {
-        device: String,
-        queues: u16,
-        pools: usize,
-    },
+    Pools { device: String, queues: u16, pools: usize },
     /// Wrong order.
     #[error("port \"{device}\" cannot be {action} while it is {state}")]
-    State {
-        device: String,
-        action: &'static str,
-        state: &'static str,
-    },
+    State { device: String, action: &'static str, state: &'static str },
     /// Queue handles are still out.
     #[error(
         "port \"{device}\" cannot be stopped while {queues} of its queues are in use: drop the queue handles first"
@@ -219,12 +197,7 @@ pub enum PortError {
     QueuesInUse { device: String, queues: usize },
     /// A step the driver refused.
     #[error("port \"{device}\": the driver {driver} refused to {step}: {reason}")]
-    Refused {
-        device: String,
-        driver: String,
-        step: &'static str,
-        reason: String,
-    },
+    Refused { device: String, driver: String, step: &'static str, reason: String },
 }
 
 /// Drivers whose number of queues the operator can raise.

@@ -117,12 +117,7 @@ impl Mbuf {
     pub fn words(&self) -> Words {
         let m = self.raw();
         let [id, stamp] = m.hash;
-        Words {
-            id,
-            stamp,
-            packet: m.packet_type,
-            port: m.vlan_tci_outer,
-        }
+        Words { id, stamp, packet: m.packet_type, port: m.vlan_tci_outer }
     }
 
     /// Stores the words that travel with it.

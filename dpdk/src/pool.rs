@@ -69,13 +69,9 @@ impl Mempool {
     /// When the options make no sense or there is not enough memory.
     pub fn create(eal: &Eal, options: &PoolOptions) -> Result<Self, PoolError> {
         check(options)?;
-        let name = CString::new(options.name.as_str()).map_err(|_| PoolError::Name {
-            name: options.name.clone(),
-        })?;
-        let socket = options
-            .socket
-            .and_then(|s| i32::try_from(s).ok())
-            .unwrap_or(sys::K_SOCKET_ID_ANY);
+        let name = CString::new(options.name.as_str())
+            .map_err(|_| PoolError::Name { name: options.name.clone() })?;
+        let socket = options.socket.and_then(|s| i32::try_from(s).ok()).unwrap_or(sys::K_SOCKET_ID_ANY);
         // SAFETY: EAL is initialised (we hold it), and the name lives through the call, which copies it.
         let raw = unsafe {
             sys::rte_pktmbuf_pool_create(
@@ -90,11 +86,7 @@ impl Mempool {
         let Some(raw) = NonNull::new(raw) else {
             return Err(refused(options));
         };
-        let pool = Self(Arc::new(Pool {
-            raw,
-            options: options.clone(),
-            eal: eal.shared(),
-        }));
+        let pool = Self(Arc::new(Pool { raw, options: options.clone(), eal: eal.shared() }));
         pool.check_window()?;
         Ok(pool)
     }
@@ -165,10 +157,7 @@ impl Mempool {
         unsafe { sys::rte_mempool_obj_iter(self.raw(), Some(check_mbuf), state.cast()) };
         match outside {
             None => Ok(()),
-            Some(address) => Err(PoolError::Window {
-                name: self.0.options.name.clone(),
-                address,
-            }),
+            Some(address) => Err(PoolError::Window { name: self.0.options.name.clone(), address }),
         }
     }
 }
@@ -198,11 +187,7 @@ fn check(options: &PoolOptions) -> Result<(), PoolError> {
     }
     let most = sys::K_MEMPOOL_CACHE_MAX_SIZE.min(options.buffers / 3 * 2);
     if options.cache > most {
-        return Err(PoolError::Cache {
-            name: name(),
-            cache: options.cache,
-            most,
-        });
+        return Err(PoolError::Cache { name: name(), cache: options.cache, most });
     }
     if u32::from(options.data_room) <= sys::K_PKTMBUF_HEADROOM {
         return Err(PoolError::DataRoom {
@@ -224,10 +209,7 @@ fn refused(options: &PoolOptions) -> PoolError {
             mb: options.memory_bytes().div_ceil(1 << 20),
             socket: options.socket,
         },
-        errno => PoolError::Refused {
-            name,
-            reason: std::io::Error::from_raw_os_error(errno).to_string(),
-        },
+        errno => PoolError::Refused { name, reason: std::io::Error::from_raw_os_error(errno).to_string() },
     }
 }
 

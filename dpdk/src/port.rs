@@ -9,6 +9,8 @@
 mod interface;
 mod options;
 mod queue;
+mod setup;
+mod watch;
 
 use core::ffi::c_uint;
 use core::mem::MaybeUninit;
@@ -96,14 +98,9 @@ impl Port {
         tx: Vec<Producer>,
     ) -> Result<Self, PortError> {
         if rx.is_empty() || tx.is_empty() {
-            return Err(PortError::NoQueues {
-                device: name.to_owned(),
-            });
+            return Err(PortError::NoQueues { device: name.to_owned() });
         }
-        let failed = |reason: String| PortError::NotFound {
-            device: name.to_owned(),
-            reason,
-        };
+        let failed = |reason: String| PortError::NotFound { device: name.to_owned(), reason };
         let c_name = CString::new(name).map_err(|_| failed("its name contains a 0".to_owned()))?;
         let rx_raw: Vec<*mut sys::rte_ring> = rx.iter().map(Consumer::raw).collect();
         let tx_raw: Vec<*mut sys::rte_ring> = tx.iter().map(Producer::raw).collect();
@@ -111,19 +108,10 @@ impl Port {
         // SAFETY: EAL runs; both arrays are as long as stated and live through the call, which copies them; the rings
         // live as long as the port, which holds their halves (test: `a_ring_port_hands_packets_over`).
         let id = unsafe {
-            sys::rte_eth_from_rings(
-                c_name.as_ptr(),
-                rx_raw.as_ptr(),
-                rx_count,
-                tx_raw.as_ptr(),
-                tx_count,
-                0,
-            )
+            sys::rte_eth_from_rings(c_name.as_ptr(), rx_raw.as_ptr(), rx_count, tx_raw.as_ptr(), tx_count, 0)
         };
         let Ok(id) = u16::try_from(id) else {
-            return Err(failed(
-                std::io::Error::from_raw_os_error(Eal::errno()).to_string(),
-            ));
+            return Err(failed(std::io::Error::from_raw_os_error(Eal::errno()).to_string()));
         };
         Self::with_id(eal, name, id, (rx, tx))
     }
@@ -160,124 +148,6 @@ impl Port {
         Ok(unsafe { info.assume_init() })
     }
 
-    /// Sets the numbers of queues and descriptors, the MTU and promiscuous mode. `pools` is one pool for all rx
-    /// queues or one for each. May be called again while the port is stopped.
-    ///
-    /// # Errors
-    ///
-    /// When the device has fewer queues or the driver refuses.
-    pub fn configure(&mut self, options: &PortOptions, pools: &[Mempool]) -> Result<Configured, PortError> {
-        if self.state == State::Started {
-            return Err(self.wrong_state("configured"));
-        }
-        let info = self.info()?;
-        self.check_queues(options, pools, &info)?;
-        let (mut conf, rss) = options::device_conf(options, pools, &info);
-        // SAFETY: the port exists, and `conf` lives through the call, which copies it.
-        let result = unsafe {
-            sys::rte_eth_dev_configure(self.id, options.rx_queues, options.tx_queues, &raw mut conf)
-        };
-        self.accept(result, "take its configuration")?;
-        let mtu = self.set_mtu(options.mtu);
-        let (mut rx_descriptors, mut tx_descriptors) = (options.rx_descriptors, options.tx_descriptors);
-        // SAFETY: the port exists, and both numbers live through the call.
-        let result = unsafe {
-            sys::rte_eth_dev_adjust_nb_rx_tx_desc(self.id, &raw mut rx_descriptors, &raw mut tx_descriptors)
-        };
-        self.accept(result, "take its numbers of descriptors")?;
-        self.pools = pools.to_vec();
-        self.set_up_queues(options, (rx_descriptors, tx_descriptors))?;
-        let promiscuous = options.promiscuous && self.make_promiscuous();
-        self.rx_queues = options.rx_queues;
-        self.tx_queues = options.tx_queues;
-        self.state = State::Configured;
-        let multi_segment = info.tx_offload_capa & sys::K_TX_OFFLOAD_MULTI_SEGS != 0;
-        Ok(Configured {
-            rx_descriptors,
-            tx_descriptors,
-            mtu,
-            promiscuous,
-            rss,
-            multi_segment,
-        })
-    }
-
-    fn check_queues(
-        &self,
-        options: &PortOptions,
-        pools: &[Mempool],
-        info: &sys::rte_eth_dev_info,
-    ) -> Result<(), PortError> {
-        let device = || self.device.clone();
-        if options.rx_queues == 0 || options.tx_queues == 0 {
-            return Err(PortError::NoQueues { device: device() });
-        }
-        let ways = [
-            ("rx", options.rx_queues, info.max_rx_queues),
-            ("tx", options.tx_queues, info.max_tx_queues),
-        ];
-        for (way, wants, has) in ways {
-            if wants > has {
-                return Err(PortError::TooFewQueues {
-                    device: device(),
-                    driver: self.driver.clone(),
-                    way,
-                    wants,
-                    has,
-                });
-            }
-        }
-        if pools.len() != 1 && pools.len() != usize::from(options.rx_queues) {
-            return Err(PortError::Pools {
-                device: device(),
-                queues: options.rx_queues,
-                pools: pools.len(),
-            });
-        }
-        Ok(())
-    }
-
-    fn set_mtu(&self, mtu: Option<u16>) -> MtuOutcome {
-        let Some(mtu) = mtu else { return MtuOutcome::Kept };
-        // SAFETY: the port exists.
-        match unsafe { sys::rte_eth_dev_set_mtu(self.id, mtu) } {
-            0 => MtuOutcome::Set(mtu),
-            error if error == -libc::ENOTSUP => MtuOutcome::Unsupported,
-            error => MtuOutcome::Refused {
-                wanted: mtu,
-                reason: reason(error),
-            },
-        }
-    }
-
-    fn set_up_queues(&self, options: &PortOptions, descriptors: (u16, u16)) -> Result<(), PortError> {
-        let socket = self.socket().unwrap_or(c_uint::MAX);
-        for queue in 0..options.rx_queues {
-            let pool = self.pools.get(usize::from(queue)).or_else(|| self.pools.first());
-            let pool = pool.map_or(core::ptr::null_mut(), Mempool::raw);
-            // SAFETY: the port is configured with this queue, null asks for the driver's own settings, and the port
-            // holds the pool until it is closed.
-            let result = unsafe {
-                sys::rte_eth_rx_queue_setup(self.id, queue, descriptors.0, socket, core::ptr::null(), pool)
-            };
-            self.accept(result, "set up an rx queue")?;
-        }
-        for queue in 0..options.tx_queues {
-            // SAFETY: as above.
-            let result = unsafe {
-                sys::rte_eth_tx_queue_setup(self.id, queue, descriptors.1, socket, core::ptr::null())
-            };
-            self.accept(result, "set up a tx queue")?;
-        }
-        Ok(())
-    }
-
-    fn make_promiscuous(&self) -> bool {
-        // SAFETY: the port exists.
-        let result = unsafe { sys::rte_eth_promiscuous_enable(self.id) };
-        result == 0
-    }
-
     /// Starts the port and hands out its queues.
     ///
     /// # Errors
@@ -291,12 +161,7 @@ impl Port {
         let result = unsafe { sys::rte_eth_dev_start(self.id) };
         self.accept(result, "start")?;
         self.state = State::Started;
-        Ok(queue::hand_out(
-            self.id,
-            self.rx_queues,
-            self.tx_queues,
-            &self.lease,
-        ))
+        Ok(queue::hand_out(self.id, self.rx_queues, self.tx_queues, &self.lease))
     }
 
     /// Stops the port; its queue handles must all be gone. What the driver holds of packets is freed by it.
@@ -310,10 +175,7 @@ impl Port {
         }
         let queues = Arc::strong_count(&self.lease) - 1;
         if queues > 0 {
-            return Err(PortError::QueuesInUse {
-                device: self.device.clone(),
-                queues,
-            });
+            return Err(PortError::QueuesInUse { device: self.device.clone(), queues });
         }
         // SAFETY: the port runs and nobody polls it.
         let result = unsafe { sys::rte_eth_dev_stop(self.id) };
@@ -322,109 +184,16 @@ impl Port {
         Ok(())
     }
 
-    /// Sets the link administratively up or down, where the driver can; queues may be polled meanwhile.
-    ///
-    /// # Errors
-    ///
-    /// When the driver cannot or refuses.
-    pub fn set_link(&self, up: bool) -> Result<(), PortError> {
-        let change = if up {
-            sys::rte_eth_dev_set_link_up
-        } else {
-            sys::rte_eth_dev_set_link_down
-        };
-        // SAFETY: the port exists.
-        let result = unsafe { change(self.id) };
-        self.accept(result, "change its link")
-    }
-
-    /// The link as it is now, without waiting. The state of an af_packet port is its interface's.
-    pub fn link(&self) -> Link {
-        let (mut mbps, mut up) = (0_u32, 0_i32);
-        // SAFETY: the port exists, and both places live through the call.
-        let result = unsafe { sys::shim_link_get(self.id, &raw mut mbps, &raw mut up) };
-        let known = result == 0 && mbps != 0 && mbps != sys::K_LINK_SPEED_UNKNOWN;
-        let driver_up = result == 0 && up != 0;
-        Link {
-            up: self
-                .interface
-                .as_ref()
-                .map_or(driver_up, |interface| driver_up && interface.is_running()),
-            speed_bps: known.then(|| u64::from(mbps) * 1_000_000),
-        }
-    }
-
-    /// Counters since the device was started.
-    pub fn stats(&self) -> PortStats {
-        let mut stats = MaybeUninit::<sys::rte_eth_stats>::zeroed();
-        // SAFETY: the port exists, and `stats` has room for the answer. A driver without counters leaves zeroes.
-        let _ = unsafe { sys::rte_eth_stats_get(self.id, stats.as_mut_ptr()) };
-        // SAFETY: integers only, all zeroed before.
-        PortStats::from(unsafe { stats.assume_init_ref() })
-    }
-
-    /// The device's name, as given but without arguments.
-    pub fn device(&self) -> &str {
-        &self.device
-    }
-
-    /// The driver's name.
-    pub fn driver(&self) -> &str {
-        &self.driver
-    }
-
-    /// DPDK's number of it, as in [`Mbuf::port`](crate::Mbuf::port).
-    pub fn id(&self) -> u16 {
-        self.id
-    }
-
-    /// Most rx and tx queues it can have.
-    pub fn max_queues(&self) -> (u16, u16) {
-        self.info()
-            .map_or((0, 0), |info| (info.max_rx_queues, info.max_tx_queues))
-    }
-
-    /// NUMA node, if it is on one.
-    pub fn socket(&self) -> Option<u32> {
-        // SAFETY: the port exists.
-        u32::try_from(unsafe { sys::rte_eth_dev_socket_id(self.id) }).ok()
-    }
-
-    /// Its MAC address.
-    pub fn mac(&self) -> [u8; 6] {
-        let mut mac = sys::rte_ether_addr::default();
-        // SAFETY: the port exists, and `mac` has room for the answer.
-        let _ = unsafe { sys::rte_eth_macaddr_get(self.id, &raw mut mac) };
-        mac.addr_bytes
-    }
-
-    /// Its MTU.
-    pub fn mtu(&self) -> Option<u16> {
-        let mut mtu = 0;
-        // SAFETY: the port exists, and `mtu` has room for the answer.
-        let result = unsafe { sys::rte_eth_dev_get_mtu(self.id, &raw mut mtu) };
-        (result == 0).then_some(mtu)
-    }
-
     fn accept(&self, result: i32, step: &'static str) -> Result<(), PortError> {
         if result >= 0 {
             return Ok(());
         }
         let (device, driver) = (self.device.clone(), self.driver.clone());
-        Err(PortError::Refused {
-            device,
-            driver,
-            step,
-            reason: reason(result),
-        })
+        Err(PortError::Refused { device, driver, step, reason: reason(result) })
     }
 
     fn wrong_state(&self, action: &'static str) -> PortError {
-        PortError::State {
-            device: self.device.clone(),
-            action,
-            state: self.state.name(),
-        }
+        PortError::State { device: self.device.clone(), action, state: self.state.name() }
     }
 }
 
@@ -432,9 +201,7 @@ impl Drop for Port {
     fn drop(&mut self) {
         if Arc::strong_count(&self.lease) > 1 {
             // Somebody still polls: the port and its pools stay as they are until the process ends.
-            self.eal
-                .keep_memory
-                .store(true, std::sync::atomic::Ordering::Relaxed);
+            self.eal.keep_memory.store(true, std::sync::atomic::Ordering::Relaxed);
             std::mem::forget((std::mem::take(&mut self.pools), std::mem::take(&mut self.rings)));
             return;
         }
@@ -468,13 +235,7 @@ fn not_found(name: &str, log: &[String]) -> String {
             .take(2)
             .map(|line| without_function(line))
             .collect(),
-        None => log
-            .iter()
-            .rev()
-            .find(|line| line.contains(name))
-            .map(String::as_str)
-            .into_iter()
-            .collect(),
+        None => log.iter().rev().find(|line| line.contains(name)).map(String::as_str).into_iter().collect(),
     };
     said.reverse();
     if said.is_empty() {

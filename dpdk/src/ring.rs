@@ -57,16 +57,11 @@ pub fn ring(
         return Err(PoolError::Name { name: owned() });
     }
     if capacity == 0 || capacity > MOST {
-        return Err(PoolError::RingSize {
-            name: owned(),
-            capacity,
-        });
+        return Err(PoolError::RingSize { name: owned(), capacity });
     }
     let size = (capacity + 1).next_power_of_two();
     let c_name = CString::new(name).map_err(|_| PoolError::Name { name: owned() })?;
-    let socket = socket
-        .and_then(|s| i32::try_from(s).ok())
-        .unwrap_or(sys::K_SOCKET_ID_ANY);
+    let socket = socket.and_then(|s| i32::try_from(s).ok()).unwrap_or(sys::K_SOCKET_ID_ANY);
     let flags = sys::K_RING_F_SP_ENQ | sys::K_RING_F_SC_DEQ;
     // SAFETY: EAL is initialised (we hold it), and the name lives through the call, which copies it.
     let raw = unsafe { sys::rte_ring_create(c_name.as_ptr(), size, socket, flags) };
@@ -79,11 +74,7 @@ pub fn ring(
             },
         });
     };
-    let ring = Arc::new(Ring {
-        raw,
-        capacity: size - 1,
-        _eal: eal.shared(),
-    });
+    let ring = Arc::new(Ring { raw, capacity: size - 1, _eal: eal.shared() });
     Ok((Producer(Arc::clone(&ring)), Consumer(ring)))
 }
 

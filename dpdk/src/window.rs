@@ -32,17 +32,12 @@ pub(crate) fn holds(address: u64) -> bool {
 fn fits(base: u64, address: u64) -> bool {
     base != 0
         && address.is_multiple_of(1 << STEP_BITS)
-        && address
-            .checked_sub(base)
-            .is_some_and(|offset| offset > 0 && offset < WINDOW)
+        && address.checked_sub(base).is_some_and(|offset| offset > 0 && offset < WINDOW)
 }
 
 /// The mbuf's number; never 0.
 #[inline]
-#[expect(
-    clippy::cast_possible_truncation,
-    reason = "every mbuf was checked to lie in the window"
-)]
+#[expect(clippy::cast_possible_truncation, reason = "every mbuf was checked to lie in the window")]
 pub(crate) fn compress(m: NonNull<sys::Mbuf>) -> u32 {
     let address = m.addr().get() as u64;
     debug_assert!(holds(address), "mbuf at {address:#x} is of no checked pool");

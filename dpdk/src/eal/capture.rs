@@ -56,8 +56,6 @@ fn flush_c_streams() {
 
 fn read(mut file: File) -> String {
     let mut bytes = Vec::new();
-    let _ = file
-        .seek(SeekFrom::Start(0))
-        .and_then(|_| file.read_to_end(&mut bytes));
+    let _ = file.seek(SeekFrom::Start(0)).and_then(|_| file.read_to_end(&mut bytes));
     String::from_utf8_lossy(&bytes).into_owned()
 }

@@ -8,14 +8,7 @@ use super::options::{EalOptions, Memory};
 use crate::error::EalError;
 
 /// Drivers a PCI device may have when DPDK uses it: user-space I/O, or a kernel driver that shares the device.
-const PCI_DRIVERS: &[&str] = &[
-    "vfio-pci",
-    "uio_pci_generic",
-    "igb_uio",
-    "mlx4_core",
-    "mlx5_core",
-    "mana",
-];
+const PCI_DRIVERS: &[&str] = &["vfio-pci", "uio_pci_generic", "igb_uio", "mlx4_core", "mlx5_core", "mana"];
 
 /// vdev names whose driver library is called otherwise, or that are common enough to suggest.
 const VDEVS: &[&str] = &[
@@ -53,10 +46,7 @@ fn contradictions(options: &EalOptions) -> Result<(), EalError> {
             "--proc-type" => "run a single process",
             _ => continue,
         };
-        return Err(EalError::Contradiction {
-            argument: argument.clone(),
-            instead,
-        });
+        return Err(EalError::Contradiction { argument: argument.clone(), instead });
     }
     Ok(())
 }
@@ -69,21 +59,13 @@ fn lcores(options: &EalOptions, host: &Host) -> Result<(), EalError> {
     for (index, lcore) in options.lcores.iter().enumerate() {
         let (id, cpu) = (lcore.id, lcore.cpu);
         if id >= sys::K_MAX_LCORE {
-            return Err(EalError::LcoreNumber {
-                lcore: id,
-                cpu,
-                last: sys::K_MAX_LCORE - 1,
-            });
+            return Err(EalError::LcoreNumber { lcore: id, cpu, last: sys::K_MAX_LCORE - 1 });
         }
         if options.lcores.iter().take(index).any(|other| other.id == id) {
             return Err(EalError::LcoreTwice { lcore: id, cpu });
         }
         if !in_cpu_list(&online, cpu) {
-            return Err(EalError::NoSuchCpu {
-                lcore: id,
-                cpu,
-                online,
-            });
+            return Err(EalError::NoSuchCpu { lcore: id, cpu, online });
         }
         if !may_use_cpu(cpu) {
             return Err(EalError::CpuForbidden { lcore: id, cpu });
@@ -99,26 +81,14 @@ fn lcores(options: &EalOptions, host: &Host) -> Result<(), EalError> {
 fn devices(options: &EalOptions, host: &Host) -> Result<(), EalError> {
     for (index, device) in options.vdevs.iter().enumerate() {
         let name = name_of(device);
-        if options
-            .vdevs
-            .iter()
-            .take(index)
-            .any(|other| name_of(other) == name)
-        {
-            return Err(EalError::DeviceTwice {
-                device: name.to_owned(),
-            });
+        if options.vdevs.iter().take(index).any(|other| name_of(other) == name) {
+            return Err(EalError::DeviceTwice { device: name.to_owned() });
         }
         vdev(device, host)?;
     }
     for (index, device) in options.allow.iter().enumerate() {
         let address = pci_address(name_of(device));
-        if options
-            .allow
-            .iter()
-            .take(index)
-            .any(|other| pci_address(name_of(other)) == address)
-        {
+        if options.allow.iter().take(index).any(|other| pci_address(name_of(other)) == address) {
             return Err(EalError::DeviceTwice { device: address });
         }
         pci(&address, host)?;
@@ -136,23 +106,16 @@ fn vdev(device: &str, host: &Host) -> Result<(), EalError> {
         if host.has_capability(capability) {
             return Ok(());
         }
-        Err(EalError::NotPermitted {
-            device: name.to_owned(),
-            capability: text,
-        })
+        Err(EalError::NotPermitted { device: name.to_owned(), capability: text })
     };
     match driver {
         "net_af_packet" | "net_af_xdp" => {
             permission(CAP_NET_RAW, "the capability CAP_NET_RAW")?;
-            let interface = argument(device, "iface").ok_or_else(|| EalError::InterfaceMissing {
-                device: name.to_owned(),
-            })?;
+            let interface = argument(device, "iface")
+                .ok_or_else(|| EalError::InterfaceMissing { device: name.to_owned() })?;
             if !has_interface(interface) {
                 let interface = interface.to_owned();
-                return Err(EalError::NoInterface {
-                    device: name.to_owned(),
-                    interface,
-                });
+                return Err(EalError::NoInterface { device: name.to_owned(), interface });
             }
             Ok(())
         }
@@ -194,10 +157,7 @@ fn memory(options: &EalOptions, host: &Host) -> Result<(), EalError> {
         }
         Memory::NoHuge { mb } => {
             if let Some(available_mb) = host.memory_available_mb().filter(|a| *a < u64::from(mb)) {
-                return Err(EalError::NotEnoughMemory {
-                    need_mb: mb,
-                    available_mb,
-                });
+                return Err(EalError::NotEnoughMemory { need_mb: mb, available_mb });
             }
         }
     }
@@ -206,33 +166,17 @@ fn memory(options: &EalOptions, host: &Host) -> Result<(), EalError> {
 
 /// What EAL's failure means, from its log and from what it printed.
 pub(crate) fn explain(options: &EalOptions, errno: i32, log: &[String], printed: &str) -> EalError {
-    if let Some(device) = log
-        .iter()
-        .find_map(|line| quoted_after(line, "failed to parse device"))
-    {
+    if let Some(device) = log.iter().find_map(|line| quoted_after(line, "failed to parse device")) {
         return unknown(&device);
     }
     if let Some(line) = printed.lines().find(|l| l.contains("option")) {
-        let reason = line
-            .rsplit_once(": ")
-            .map_or(line, |(_, tail)| tail)
-            .trim()
-            .to_owned();
-        return EalError::Arguments {
-            arguments: options.extra.join(" "),
-            reason,
-        };
+        let reason = line.rsplit_once(": ").map_or(line, |(_, tail)| tail).trim().to_owned();
+        return EalError::Arguments { arguments: options.extra.join(" "), reason };
     }
     if log.iter().any(|line| line.contains("Cannot create lock on")) {
-        return EalError::SecondInstance {
-            prefix: options.prefix().to_owned(),
-            pid: None,
-        };
+        return EalError::SecondInstance { prefix: options.prefix().to_owned(), pid: None };
     }
-    let said: Vec<&str> = log
-        .iter()
-        .map(|line| line.trim_start_matches("EAL: ").trim())
-        .collect();
+    let said: Vec<&str> = log.iter().map(|line| line.trim_start_matches("EAL: ").trim()).collect();
     let reason = match said.as_slice() {
         [] => std::io::Error::from_raw_os_error(errno).to_string(),
         [.., cause, "FATAL: Invalid 'command line' arguments."] => (*cause).to_owned(),
@@ -250,15 +194,8 @@ fn quoted_after(line: &str, phrase: &str) -> Option<String> {
 fn unknown(device: &str) -> EalError {
     let stem = device.trim_end_matches(|c: char| c.is_ascii_digit());
     let number = device.strip_prefix(stem).filter(|n| !n.is_empty()).unwrap_or("0");
-    let nearest = VDEVS
-        .iter()
-        .min_by_key(|known| distance(known, stem))
-        .copied()
-        .unwrap_or("net_af_packet");
-    EalError::UnknownVdev {
-        device: device.to_owned(),
-        suggestion: format!("{nearest}{number}"),
-    }
+    let nearest = VDEVS.iter().min_by_key(|known| distance(known, stem)).copied().unwrap_or("net_af_packet");
+    EalError::UnknownVdev { device: device.to_owned(), suggestion: format!("{nearest}{number}") }
 }
 
 /// Edits between two names (Levenshtein).
@@ -292,11 +229,7 @@ pub(crate) fn argument<'a>(device: &'a str, key: &str) -> Option<&'a str> {
 /// A PCI address with its domain.
 pub(crate) fn pci_address(address: &str) -> String {
     let address = address.strip_prefix("pci:").unwrap_or(address);
-    if address.matches(':').count() == 1 {
-        format!("0000:{address}")
-    } else {
-        address.to_owned()
-    }
+    if address.matches(':').count() == 1 { format!("0000:{address}") } else { address.to_owned() }
 }
 
 #[cfg(test)]

@@ -40,16 +40,12 @@ pub(crate) enum PciDevice {
 
 impl Host {
     pub(crate) fn real() -> Self {
-        Self {
-            root: PathBuf::from("/"),
-        }
+        Self { root: PathBuf::from("/") }
     }
 
     #[cfg(test)]
     pub(crate) fn below(root: &Path) -> Self {
-        Self {
-            root: root.to_owned(),
-        }
+        Self { root: root.to_owned() }
     }
 
     fn read(&self, path: &str) -> Option<String> {
@@ -58,24 +54,17 @@ impl Host {
 
     /// The list of CPUs that are online, as the kernel writes it ("0-3,8").
     pub(crate) fn cpus_online(&self) -> String {
-        self.read("sys/devices/system/cpu/online")
-            .unwrap_or_default()
-            .trim()
-            .to_owned()
+        self.read("sys/devices/system/cpu/online").unwrap_or_default().trim().to_owned()
     }
 
     pub(crate) fn huge_pages(&self) -> HugePages {
         let folder = self.root.join("sys/kernel/mm/hugepages");
-        let mut sum = HugePages {
-            page_mb: 2,
-            ..HugePages::default()
-        };
+        let mut sum = HugePages { page_mb: 2, ..HugePages::default() };
         let mut smallest = u64::MAX;
         for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
             let name = entry.file_name().to_string_lossy().into_owned();
-            let Some(kb) = name
-                .strip_prefix("hugepages-")
-                .and_then(|n| n.strip_suffix("kB")?.parse::<u64>().ok())
+            let Some(kb) =
+                name.strip_prefix("hugepages-").and_then(|n| n.strip_suffix("kB")?.parse::<u64>().ok())
             else {
                 continue;
             };
@@ -109,26 +98,18 @@ impl Host {
         if !device.exists() {
             return PciDevice::Missing;
         }
-        match std::fs::read_link(device.join("driver"))
-            .ok()
-            .as_deref()
-            .and_then(Path::file_name)
-        {
+        match std::fs::read_link(device.join("driver")).ok().as_deref().and_then(Path::file_name) {
             Some(name) => PciDevice::Bound(name.to_string_lossy().into_owned()),
             None => PciDevice::Unbound,
         }
     }
 
     pub(crate) fn is_root(&self) -> bool {
-        self.status("Uid:")
-            .and_then(|l| l.split_whitespace().nth(1)?.parse().ok())
-            == Some(0_u32)
+        self.status("Uid:").and_then(|l| l.split_whitespace().nth(1)?.parse().ok()) == Some(0_u32)
     }
 
     pub(crate) fn has_capability(&self, capability: u32) -> bool {
-        let effective = self
-            .status("CapEff:")
-            .and_then(|l| u64::from_str_radix(l.trim(), 16).ok());
+        let effective = self.status("CapEff:").and_then(|l| u64::from_str_radix(l.trim(), 16).ok());
         effective.is_none_or(|bits| bits >> capability & 1 == 1)
     }
 
@@ -139,9 +120,7 @@ impl Host {
 
     /// Whether a driver library for vdevs of that name ("net_null") is installed.
     pub(crate) fn has_driver(&self, name: &str) -> bool {
-        let folder = String::from_utf8_lossy(sys::K_PMD_PATH)
-            .trim_end_matches('\0')
-            .to_owned();
+        let folder = String::from_utf8_lossy(sys::K_PMD_PATH).trim_end_matches('\0').to_owned();
         let folder = self.root.join(folder.trim_start_matches('/'));
         // Where the folder is not, EAL is built otherwise and must judge itself.
         !folder.is_dir() || folder.join(format!("librte_{name}.so")).exists()

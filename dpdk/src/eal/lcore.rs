@@ -53,11 +53,7 @@ impl<T> LcoreHandle<T> {
 
     /// Whether the job has ended.
     pub fn is_finished(&self) -> bool {
-        self.outcome
-            .result
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .is_some()
+        self.outcome.result.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
     /// Waits for the end of the job; after that the lcore is idle.
@@ -69,23 +65,14 @@ impl<T> LcoreHandle<T> {
         let mut result = self.outcome.result.lock().unwrap_or_else(PoisonError::into_inner);
         let mut value = result.take();
         while value.is_none() {
-            result = self
-                .outcome
-                .done
-                .wait(result)
-                .unwrap_or_else(PoisonError::into_inner);
+            result = self.outcome.done.wait(result).unwrap_or_else(PoisonError::into_inner);
             value = result.take();
         }
         drop(result);
         if let Some(shared) = self.worker {
             shared.wait_idle(self.lcore);
         }
-        value.unwrap_or_else(|| {
-            Err(LcorePanic {
-                lcore: self.lcore,
-                message: "no result".to_owned(),
-            })
-        })
+        value.unwrap_or_else(|| Err(LcorePanic { lcore: self.lcore, message: "no result".to_owned() }))
     }
 }
 
@@ -95,20 +82,11 @@ where
     T: Send + 'static,
     F: FnOnce() -> T + Send + 'static,
 {
-    let outcome = Arc::new(Outcome {
-        result: Mutex::new(None),
-        done: Condvar::new(),
-    });
-    let handle = LcoreHandle {
-        lcore,
-        outcome: Arc::clone(&outcome),
-        worker: Some(Arc::clone(&shared)),
-    };
+    let outcome = Arc::new(Outcome { result: Mutex::new(None), done: Condvar::new() });
+    let handle = LcoreHandle { lcore, outcome: Arc::clone(&outcome), worker: Some(Arc::clone(&shared)) };
     let job = move || {
-        let result = catch_unwind(AssertUnwindSafe(work)).map_err(|payload| LcorePanic {
-            lcore,
-            message: message(payload.as_ref()),
-        });
+        let result = catch_unwind(AssertUnwindSafe(work))
+            .map_err(|payload| LcorePanic { lcore, message: message(payload.as_ref()) });
         *outcome.result.lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
         outcome.done.notify_all();
         drop(shared);
@@ -120,10 +98,7 @@ fn message(payload: &(dyn Any + Send)) -> String {
     if let Some(text) = payload.downcast_ref::<&str>() {
         return (*text).to_owned();
     }
-    payload
-        .downcast_ref::<String>()
-        .cloned()
-        .unwrap_or_else(|| "no message".to_owned())
+    payload.downcast_ref::<String>().cloned().unwrap_or_else(|| "no message".to_owned())
 }
 
 /// What EAL calls on a worker.
@@ -196,21 +171,11 @@ impl MainLcore {
                 }
             }
         };
-        let handle = thread::Builder::new()
-            .name("eal-main".to_owned())
-            .spawn(body)
-            .map_err(EalError::Thread)?;
-        let died = || EalError::Refused {
-            reason: "the thread of its main lcore died".to_owned(),
-        };
+        let handle =
+            thread::Builder::new().name("eal-main".to_owned()).spawn(body).map_err(EalError::Thread)?;
+        let died = || EalError::Refused { reason: "the thread of its main lcore died".to_owned() };
         outcome.recv().map_err(|_| died())??;
-        Ok(Self {
-            id,
-            thread: handle.thread().id(),
-            jobs: Some(jobs),
-            busy,
-            handle: Some(handle),
-        })
+        Ok(Self { id, thread: handle.thread().id(), jobs: Some(jobs), busy, handle: Some(handle) })
     }
 
     pub(crate) fn id(&self) -> u32 {
@@ -222,11 +187,7 @@ impl MainLcore {
             return Err(EalError::LcoreBusy { lcore: self.id });
         }
         let sent = self.jobs.as_ref().is_some_and(|jobs| jobs.send(job).is_ok());
-        if sent {
-            Ok(())
-        } else {
-            Err(EalError::NoSuchLcore { lcore: self.id })
-        }
+        if sent { Ok(()) } else { Err(EalError::NoSuchLcore { lcore: self.id }) }
     }
 }
 
@@ -234,11 +195,7 @@ impl Drop for MainLcore {
     fn drop(&mut self) {
         self.jobs = None;
         // The last thing made with EAL may be dropped by a job on the main lcore itself: it then ends on its own.
-        if let Some(handle) = self
-            .handle
-            .take()
-            .filter(|_| thread::current().id() != self.thread)
-        {
+        if let Some(handle) = self.handle.take().filter(|_| thread::current().id() != self.thread) {
             let _ = handle.join();
         }
     }
@@ -255,9 +212,7 @@ pub struct RegisteredThread {
 
 impl RegisteredThread {
     pub(super) fn new(shared: Arc<Shared>) -> Result<Self, EalError> {
-        let refused = || EalError::Register {
-            most: sys::K_MAX_LCORE,
-        };
+        let refused = || EalError::Register { most: sys::K_MAX_LCORE };
         if current_lcore().is_some() {
             return Err(refused());
         }
@@ -266,11 +221,7 @@ impl RegisteredThread {
             return Err(refused());
         }
         let lcore = current_lcore().ok_or_else(refused)?;
-        Ok(Self {
-            lcore,
-            shared: Some(shared),
-            _here: PhantomData,
-        })
+        Ok(Self { lcore, shared: Some(shared), _here: PhantomData })
     }
 
     /// The number.

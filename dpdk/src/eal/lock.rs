@@ -23,24 +23,17 @@ pub(crate) fn folder(host: &Host) -> PathBuf {
     if host.is_root() {
         return PathBuf::from("/run/sluice");
     }
-    std::env::var_os("XDG_RUNTIME_DIR")
-        .map_or_else(std::env::temp_dir, PathBuf::from)
-        .join("sluice")
+    std::env::var_os("XDG_RUNTIME_DIR").map_or_else(std::env::temp_dir, PathBuf::from).join("sluice")
 }
 
 impl Lock {
     pub(crate) fn take(folder: &Path, prefix: &str) -> Result<Self, EalError> {
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
         if prefix.is_empty() || prefix.starts_with('.') || !prefix.chars().all(plain) {
-            return Err(EalError::Prefix {
-                prefix: prefix.to_owned(),
-            });
+            return Err(EalError::Prefix { prefix: prefix.to_owned() });
         }
         let path = folder.join(format!("{prefix}.lock"));
-        let failed = |source| EalError::Lock {
-            path: path.display().to_string(),
-            source,
-        };
+        let failed = |source| EalError::Lock { path: path.display().to_string(), source };
         std::fs::create_dir_all(folder).map_err(failed)?;
         let mut file = OpenOptions::new()
             .read(true)
@@ -52,10 +45,7 @@ impl Lock {
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                return Err(EalError::SecondInstance {
-                    prefix: prefix.to_owned(),
-                    pid: holder(&mut file),
-                });
+                return Err(EalError::SecondInstance { prefix: prefix.to_owned(), pid: holder(&mut file) });
             }
             Err(TryLockError::Error(source)) => return Err(failed(source)),
         }
@@ -103,10 +93,7 @@ mod tests {
     #[test]
     fn a_prefix_cannot_leave_the_folder() {
         for prefix in ["", "..", ".hidden", "a/b", "../a", "a b"] {
-            assert!(
-                matches!(Lock::take(&folder(), prefix), Err(EalError::Prefix { .. })),
-                "{prefix:?}"
-            );
+            assert!(matches!(Lock::take(&folder(), prefix), Err(EalError::Prefix { .. })), "{prefix:?}");
         }
     }
 }

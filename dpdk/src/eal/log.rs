@@ -32,11 +32,7 @@ static TO_STDERR: AtomicBool = AtomicBool::new(false);
 
 /// The last lines of the log, oldest first.
 pub fn log_tail() -> Vec<String> {
-    TAIL.lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .iter()
-        .cloned()
-        .collect()
+    TAIL.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
 }
 
 /// Takes over EAL's log.

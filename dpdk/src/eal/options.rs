@@ -82,11 +82,7 @@ impl EalOptions {
 
     /// EAL's command line.
     pub(crate) fn arguments(&self) -> Vec<String> {
-        let lcores: Vec<String> = self
-            .lcores
-            .iter()
-            .map(|l| format!("{}@{}", l.id, l.cpu))
-            .collect();
+        let lcores: Vec<String> = self.lcores.iter().map(|l| format!("{}@{}", l.id, l.cpu)).collect();
         let mut arguments = vec!["sluice".to_owned(), format!("--lcores={}", lcores.join(","))];
         arguments.push(format!("--main-lcore={}", self.main));
         arguments.push(format!("--file-prefix={}", self.file_prefix));
@@ -121,11 +117,7 @@ mod tests {
     use super::*;
 
     fn options(memory: Memory) -> EalOptions {
-        EalOptions::new(
-            "sluice",
-            vec![Lcore { id: 3, cpu: 0 }, Lcore { id: 1, cpu: 1 }],
-            memory,
-        )
+        EalOptions::new("sluice", vec![Lcore { id: 3, cpu: 0 }, Lcore { id: 1, cpu: 1 }], memory)
     }
 
     #[test]
@@ -136,10 +128,7 @@ mod tests {
             "sluice --lcores=3@0,1@1 --main-lcore=3 --file-prefix=sluice --in-memory -m 256 --no-pci --no-telemetry"
         );
         let plain = options(Memory::NoHuge { mb: 64 }).arguments().join(" ");
-        assert!(
-            plain.contains("--no-huge -m 64") && !plain.contains("--in-memory"),
-            "{plain}"
-        );
+        assert!(plain.contains("--no-huge -m 64") && !plain.contains("--in-memory"), "{plain}");
     }
 
     #[test]
@@ -147,10 +136,7 @@ mod tests {
         let mut with = options(Memory::Huge { mb: 0 });
         with.allow.push("0000:03:00.0".to_owned());
         let line = with.arguments().join(" ");
-        assert!(
-            line.contains("--allow=0000:03:00.0") && !line.contains("--no-pci"),
-            "{line}"
-        );
+        assert!(line.contains("--allow=0000:03:00.0") && !line.contains("--no-pci"), "{line}");
     }
 
     #[test]

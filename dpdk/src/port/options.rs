@@ -125,9 +125,7 @@ pub(super) fn driver_name(info: &sys::rte_eth_dev_info) -> String {
         return String::new();
     }
     // SAFETY: a driver's name is a static string that ends in 0.
-    unsafe { CStr::from_ptr(info.driver_name) }
-        .to_string_lossy()
-        .into_owned()
+    unsafe { CStr::from_ptr(info.driver_name) }.to_string_lossy().into_owned()
 }
 
 /// DPDK's configuration, and whether it has RSS.

@@ -58,15 +58,8 @@ pub struct RxQueue(Handle);
 pub struct TxQueue(Handle);
 
 pub(super) fn hand_out(port: u16, rx: u16, tx: u16, lease: &Arc<Lease>) -> Queues {
-    let ops = (&raw mut sys::rte_eth_fp_ops)
-        .cast::<sys::rte_eth_fp_ops>()
-        .wrapping_add(usize::from(port));
-    let handle = |queue| Handle {
-        ops,
-        port,
-        queue,
-        _lease: Arc::clone(lease),
-    };
+    let ops = (&raw mut sys::rte_eth_fp_ops).cast::<sys::rte_eth_fp_ops>().wrapping_add(usize::from(port));
+    let handle = |queue| Handle { ops, port, queue, _lease: Arc::clone(lease) };
     Queues {
         rx: (0..rx).map(|queue| RxQueue(handle(queue))).collect(),
         tx: (0..tx).map(|queue| TxQueue(handle(queue))).collect(),

@@ -23,12 +23,7 @@ pub(crate) fn eal() -> &'static Eal {
 /// Options that work on any machine.
 pub(crate) fn options() -> EalOptions {
     let cpus = cpus();
-    let lcores = (0..2)
-        .map(|id| Lcore {
-            id,
-            cpu: cpus[id as usize % cpus.len()],
-        })
-        .collect();
+    let lcores = (0..2).map(|id| Lcore { id, cpu: cpus[id as usize % cpus.len()] }).collect();
     let prefix = format!("sluice-test-{}", std::process::id());
     let mut options = EalOptions::new(&prefix, lcores, Memory::NoHuge { mb: 256 });
     options.vdevs = VDEVS.map(str::to_owned).to_vec();
@@ -38,12 +33,8 @@ pub(crate) fn options() -> EalOptions {
 /// CPUs this process may use.
 pub(crate) fn cpus() -> Vec<u32> {
     let status = std::fs::read_to_string("/proc/self/status").expect("Linux");
-    let list = status
-        .lines()
-        .find_map(|l| l.strip_prefix("Cpus_allowed_list:"))
-        .expect("Linux")
-        .trim()
-        .to_owned();
+    let list =
+        status.lines().find_map(|l| l.strip_prefix("Cpus_allowed_list:")).expect("Linux").trim().to_owned();
     let mut cpus = Vec::new();
     for part in list.split(',') {
         let (from, to) = part.split_once('-').unwrap_or((part, part));
@@ -60,13 +51,7 @@ pub(crate) fn name(stem: &str) -> String {
 
 /// A pool of its own.
 pub(crate) fn pool(buffers: u32) -> Mempool {
-    let options = PoolOptions {
-        name: name("pool"),
-        buffers,
-        cache: 0,
-        data_room: 2048 + 128,
-        socket: None,
-    };
+    let options = PoolOptions { name: name("pool"), buffers, cache: 0, data_room: 2048 + 128, socket: None };
     Mempool::create(eal(), &options).expect("memory for a small pool")
 }
 

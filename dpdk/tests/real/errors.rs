@@ -6,8 +6,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
-use dpdk::{Eal, EalOptions, Lcore, Memory, Mempool, PoolOptions, Port, PortOptions};
-
+use crate::child;
 use crate::common::{cpus, skip};
 
 /// How the child learns what to do: one `key=value` a line.
@@ -36,15 +35,9 @@ impl Case {
         let mut orders = self.orders.clone();
         if !orders.iter().any(|o| o.starts_with("prefix=")) {
             // Cases run at the same time.
-            orders.push(format!(
-                "prefix=sluice-test-{}-{}",
-                std::process::id(),
-                crate::common::name("")
-            ));
+            orders.push(format!("prefix=sluice-test-{}-{}", std::process::id(), crate::common::name("")));
         }
-        command
-            .env(ORDERS, orders.join("\n"))
-            .env("XDG_RUNTIME_DIR", std::env::temp_dir());
+        command.env(ORDERS, orders.join("\n")).env("XDG_RUNTIME_DIR", std::env::temp_dir());
         if self.nobody {
             command.uid(65_534).gid(65_534);
         }
@@ -55,9 +48,7 @@ impl Case {
     fn answer(&self) -> String {
         let output = self.command().output().expect("the child runs");
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        let answer = text
-            .lines()
-            .find_map(|l| l.split_once("answer: ").map(|(_, a)| a.to_owned()));
+        let answer = text.lines().find_map(|l| l.split_once("answer: ").map(|(_, a)| a.to_owned()));
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
         let answer = answer.unwrap_or_else(|| panic!("no answer: {} {text} {stderr}", output.status));
         assert!(!text.contains("Usage"), "EAL printed its usage: {text}");
@@ -75,131 +66,13 @@ impl Case {
 #[test]
 fn child() {
     let Ok(orders) = std::env::var(ORDERS) else { return };
-    println!("\nanswer: {}", obey(&orders).unwrap_or_else(|sentence| sentence));
+    println!("\nanswer: {}", child::obey(&orders).unwrap_or_else(|sentence| sentence));
     std::io::stdout().flush().unwrap();
-}
-
-fn obey(orders: &str) -> Result<String, String> {
-    let cpu = cpus()[0];
-    let mut options = EalOptions::new("", vec![Lcore { id: 0, cpu }], Memory::NoHuge { mb: 64 });
-    let (mut link, mut end) = (false, None);
-    let (mut hold, mut again, mut open, mut queues, mut buffers) = (false, false, String::new(), 1, 0);
-    for order in orders.lines() {
-        let (key, value) = order.split_once('=').expect("key=value");
-        let number = || value.parse::<u32>().expect("a number");
-        match key {
-            "prefix" => value.clone_into(&mut options.file_prefix),
-            "vdev" => options.vdevs.push(value.to_owned()),
-            "pci" => options.allow.push(value.to_owned()),
-            "extra" => options.extra.push(value.to_owned()),
-            "no-huge" => options.memory = Memory::NoHuge { mb: number() },
-            "huge" => options.memory = Memory::Huge { mb: number() },
-            "lcore" => options.lcores.push(Lcore { id: number(), cpu }),
-            "cpu" => options.lcores.push(Lcore { id: 1, cpu: number() }),
-            "main" => options.main = number(),
-            "no-lcores" => options.lcores.clear(),
-            "open" => value.clone_into(&mut open),
-            "queues" => queues = u16::try_from(number()).expect("16 bits"),
-            "buffers" => buffers = number(),
-            "hold" => hold = true,
-            "again" => again = true,
-            "end" => end = Some(value),
-            "link" => link = true,
-            _ => panic!("unknown order {key}"),
-        }
-    }
-    let eal = Eal::init(&options).map_err(|e| e.to_string())?;
-    if again {
-        let mut other = options.clone();
-        other.file_prefix.push('2');
-        drop(eal);
-        return Eal::init(&other)
-            .map(|_| "started".to_owned())
-            .map_err(|e| e.to_string());
-    }
-    if end.is_some() {
-        return Ok(outlive(eal, end == Some("on-main")));
-    }
-    if hold {
-        println!("\nholding");
-        std::io::stdout().flush().expect("a pipe");
-        let mut answer = String::new();
-        std::io::stdin().read_line(&mut answer).expect("a pipe");
-    }
-    if buffers > 0 || !open.is_empty() {
-        use_devices(&eal, &open, queues, buffers.max(64), link)?;
-    }
-    Ok("started".to_owned())
-}
-
-fn use_devices(eal: &Eal, device: &str, queues: u16, buffers: u32, link: bool) -> Result<(), String> {
-    let pool = PoolOptions {
-        name: "pool".to_owned(),
-        buffers,
-        cache: 0,
-        data_room: 2176,
-        socket: None,
-    };
-    let pool = Mempool::create(eal, &pool).map_err(|e| e.to_string())?;
-    if device.is_empty() {
-        return Ok(());
-    }
-    let mut port = Port::open(eal, device).map_err(|e| e.to_string())?;
-    let options = PortOptions {
-        rx_queues: queues,
-        ..PortOptions::default()
-    };
-    port.configure(&options, &[pool]).map_err(|e| e.to_string())?;
-    port.start().map_err(|e| e.to_string())?;
-    if link {
-        tell_link(&port);
-    }
-    Ok(())
-}
-
-/// Answers each line of input with the state of the link.
-fn tell_link(port: &Port) {
-    println!("\nlink: {}", port.link().up);
-    for _ in std::io::stdin().lines() {
-        println!("link: {}", port.link().up);
-        std::io::stdout().flush().expect("a pipe");
-    }
-}
-
-/// Lets go of EAL and its pool while a packet is out, which must stay readable; then of EAL on its own main lcore.
-fn outlive(eal: Eal, on_main: bool) -> String {
-    let pool = crate::common::name("pool");
-    let pool = PoolOptions {
-        name: pool,
-        buffers: 64,
-        cache: 0,
-        data_room: 2176,
-        socket: None,
-    };
-    let pool = Mempool::create(&eal, &pool).expect("memory for a small pool");
-    if on_main {
-        let eal = std::sync::Arc::new(eal);
-        let held = std::sync::Arc::clone(&eal);
-        let handle = eal
-            .launch(0, move || drop((pool, held)))
-            .expect("the main lcore is idle");
-        drop(eal);
-        handle.join().expect("no panic");
-        return "ended on its main lcore".to_owned();
-    }
-    let mut packet = pool.alloc().expect("64 buffers");
-    assert!(packet.extend(b"still here"));
-    drop((pool, eal));
-    let text = String::from_utf8_lossy(packet.data()).into_owned();
-    drop(packet);
-    text
 }
 
 #[test]
 fn good_options_start() {
-    Case::new("vdev", "net_null0")
-        .and("open", "net_null0")
-        .is_answered_by("started");
+    Case::new("vdev", "net_null0").and("open", "net_null0").is_answered_by("started");
     Case::new("lcore", "7").and("main", "7").is_answered_by("started");
 }
 
@@ -244,11 +117,9 @@ fn arguments_of_vdevs() {
         "port \"net_pcap0\" does not exist: its driver said \"Couldn't open /nonexistent.pcap: /nonexistent.pcap: No such \
          file or directory\"; check `device`",
     );
-    Case::new("vdev", "net_memif0,role=nosuch")
-        .and("open", "net_memif0")
-        .is_answered_by(
-            "port \"net_memif0\" does not exist: its driver said \"Unknown role: nosuch.\"; check `device`",
-        );
+    Case::new("vdev", "net_memif0,role=nosuch").and("open", "net_memif0").is_answered_by(
+        "port \"net_memif0\" does not exist: its driver said \"Unknown role: nosuch.\"; check `device`",
+    );
     Case::new("vdev", "net_null0").and("open", "net_null1").is_answered_by(
         "port \"net_null1\" does not exist: it was not among the devices given at start, or no DPDK driver took it; check \
          `device`",
@@ -275,17 +146,12 @@ fn need_root(test: &str) -> Option<&'static str> {
 
 fn is_root() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    status
-        .lines()
-        .any(|l| l.starts_with("Uid:") && l.split_whitespace().nth(2) == Some("0"))
+    status.lines().any(|l| l.starts_with("Uid:") && l.split_whitespace().nth(2) == Some("0"))
 }
 
 #[test]
 fn devices_that_need_a_capability() {
-    let case = Case {
-        nobody: true,
-        ..Case::new("vdev", "net_null0")
-    };
+    let case = Case { nobody: true, ..Case::new("vdev", "net_null0") };
     if !is_root() || case.command().output().is_err() {
         skip(
             "devices_that_need_a_capability",
@@ -296,18 +162,10 @@ fn devices_that_need_a_capability() {
     case.is_answered_by("started");
     let advice =
         "run as root, or give the binary that capability (setcap, or AmbientCapabilities= in the unit)";
-    for (device, capability) in [
-        ("net_af_packet0,iface=lo", "CAP_NET_RAW"),
-        ("net_tap0", "CAP_NET_ADMIN"),
-    ] {
+    for (device, capability) in [("net_af_packet0,iface=lo", "CAP_NET_RAW"), ("net_tap0", "CAP_NET_ADMIN")] {
         let name = device.split(',').next().unwrap();
-        let case = Case {
-            nobody: true,
-            ..Case::new("vdev", device)
-        };
-        case.is_answered_by(&format!(
-            "device \"{name}\" needs the capability {capability}: {advice}"
-        ));
+        let case = Case { nobody: true, ..Case::new("vdev", device) };
+        case.is_answered_by(&format!("device \"{name}\" needs the capability {capability}: {advice}"));
     }
 }
 
@@ -319,19 +177,11 @@ fn pci_devices_that_are_not_there_or_not_ours() {
     Case::new("pci", "fe:1f.7").and("pci", "0000:fe:1f.7").is_answered_by(
         "PCI device 0000:fe:1f.7 does not exist on this machine: `dpdk-devbind.py --status` lists those that do",
     );
-    let bound = std::fs::read_dir("/sys/bus/pci/devices")
-        .into_iter()
-        .flatten()
-        .flatten()
-        .find_map(|entry| {
-            let driver = std::fs::read_link(entry.path().join("driver"))
-                .ok()?
-                .file_name()?
-                .to_str()?
-                .to_owned();
-            let kernel = !driver.starts_with("vfio") && !driver.contains("uio") && !driver.starts_with("mlx");
-            kernel.then(|| (entry.file_name().to_string_lossy().into_owned(), driver))
-        });
+    let bound = std::fs::read_dir("/sys/bus/pci/devices").into_iter().flatten().flatten().find_map(|entry| {
+        let driver = std::fs::read_link(entry.path().join("driver")).ok()?.file_name()?.to_str()?.to_owned();
+        let kernel = !driver.starts_with("vfio") && !driver.contains("uio") && !driver.starts_with("mlx");
+        kernel.then(|| (entry.file_name().to_string_lossy().into_owned(), driver))
+    });
     let Some((address, driver)) = bound else {
         skip(
             "pci_devices_that_are_not_there_or_not_ours",
@@ -348,22 +198,13 @@ fn pci_devices_that_are_not_there_or_not_ours() {
 #[test]
 fn more_memory_than_there_is() {
     let answer = Case::new("no-huge", "99999999").answer();
-    assert!(
-        answer.starts_with("not enough memory: 99999999 MB are needed, "),
-        "{answer}"
-    );
-    assert!(
-        answer.ends_with(" MB are available; configure fewer buffers or add memory"),
-        "{answer}"
-    );
+    assert!(answer.starts_with("not enough memory: 99999999 MB are needed, "), "{answer}");
+    assert!(answer.ends_with(" MB are available; configure fewer buffers or add memory"), "{answer}");
     let answer = Case::new("huge", "99999999").answer();
     let none =
         answer.starts_with("no huge pages are reserved: run `sysctl vm.nr_hugepages=50000000` as root");
     let few = answer.starts_with("not enough free huge pages: 99999999 MB are needed, ");
-    assert!(
-        (none || few) && answer.contains("hugepages = \"never\""),
-        "{answer}"
-    );
+    assert!((none || few) && answer.contains("hugepages = \"never\""), "{answer}");
     Case::new("buffers", "100000").is_answered_by(
         "not enough memory for pool \"pool\": 100000 buffers need about 232 MB; reserve more huge pages or configure \
          fewer buffers",
@@ -380,13 +221,8 @@ fn huge_pages_are_used_where_they_are_free() {
         return;
     }
     let vdev = Case::new("vdev", "net_null0").and("open", "net_null0");
-    vdev.clone()
-        .and("huge", "32")
-        .and("buffers", "2000")
-        .is_answered_by("started");
-    vdev.and("huge", "0")
-        .and("buffers", "2000")
-        .is_answered_by("started");
+    vdev.clone().and("huge", "32").and("buffers", "2000").is_answered_by("started");
+    vdev.and("huge", "0").and("buffers", "2000").is_answered_by("started");
 }
 
 #[test]
@@ -413,10 +249,7 @@ fn arguments_that_eal_does_not_take() {
     );
     Case::new("extra", "--log-level=eal,4").is_answered_by("started");
     let answer = Case::new("extra", "-d").and("extra", "/nonexistent.so").answer();
-    assert!(
-        answer.starts_with("EAL did not start: ") && answer.contains("nonexistent"),
-        "{answer}"
-    );
+    assert!(answer.starts_with("EAL did not start: ") && answer.contains("nonexistent"), "{answer}");
 }
 
 #[test]
@@ -431,11 +264,7 @@ struct Holder(Child);
 impl Holder {
     fn start(case: &Case) -> Self {
         let mut command = case.clone().and("hold", "").command();
-        let mut child = command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("the child runs");
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the child runs");
         let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
         let held = lines.find_map(|l| l.ok().filter(|l| l.contains("holding") || l.contains("answer: ")));
         assert_eq!(held.as_deref(), Some("holding"));
@@ -509,30 +338,18 @@ impl Drop for Veth {
 }
 
 fn ip(arguments: &[&str]) -> bool {
-    Command::new("ip")
-        .args(arguments)
-        .stderr(Stdio::null())
-        .status()
-        .is_ok_and(|s| s.success())
+    Command::new("ip").args(arguments).stderr(Stdio::null()).status().is_ok_and(|s| s.success())
 }
 
 #[test]
 fn the_link_of_an_af_packet_port_is_its_interfaces() {
     let Some(veth) = Veth::new() else {
-        skip(
-            "the_link_of_an_af_packet_port_is_its_interfaces",
-            "needs root and ip(8) to make a veth pair",
-        );
+        skip("the_link_of_an_af_packet_port_is_its_interfaces", "needs root and ip(8) to make a veth pair");
         return;
     };
     let device = format!("net_af_packet0,iface={}", veth.0);
     let case = Case::new("vdev", &device).and("open", &device).and("link", "");
-    let mut child = case
-        .command()
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut child = case.command().stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let mut input = child.stdin.take().unwrap();
     let mut state = || lines.find_map(|l| l.unwrap().strip_prefix("link: ").map(str::to_owned));
@@ -552,5 +369,36 @@ fn the_link_of_an_af_packet_port_is_its_interfaces() {
     }
     drop(input);
     assert!(lines.any(|l| l.unwrap().contains("answer: started")));
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
+fn frames_that_find_no_room_in_an_af_packet_ring_are_counted() {
+    const FRAMES: u64 = 300;
+    let Some(veth) = Veth::new() else {
+        skip(
+            "frames_that_find_no_room_in_an_af_packet_ring_are_counted",
+            "needs root and ip(8) to make a veth pair",
+        );
+        return;
+    };
+    // A ring of 64 frames that the child never empties, and a second child that sends into it.
+    let device = format!("net_af_packet0,iface={},framecnt=64,framesz=2048,blocksz=4096", veth.0);
+    let case = Case::new("vdev", &device).and("open", &device).and("link", "");
+    let mut child = case.command().stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut input = child.stdin.take().unwrap();
+    let mut missed =
+        || lines.find_map(|l| l.unwrap().strip_prefix("missed: ").map(|n| n.parse::<u64>().unwrap()));
+    assert_eq!(missed(), Some(0));
+    let sender = format!("net_af_packet0,iface={}", veth.1);
+    let sender = Case::new("vdev", &sender).and("open", &sender).and("send", &FRAMES.to_string());
+    sender.is_answered_by("started");
+    writeln!(input).unwrap();
+    let seen = missed().unwrap();
+    assert!((FRAMES - 64..FRAMES).contains(&seen), "{seen} of {FRAMES} into a ring of 64");
+    writeln!(input).unwrap();
+    assert_eq!(missed(), Some(seen), "what was counted once stays counted");
+    drop(input);
     assert!(child.wait().unwrap().success());
 }

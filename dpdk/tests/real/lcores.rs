@@ -14,11 +14,7 @@ fn a_worker_runs_what_is_launched_on_it() {
     for round in 0..50 {
         let handle = eal().launch(1, move || (current_lcore(), round)).unwrap();
         assert_eq!(handle.lcore(), 1);
-        assert_eq!(
-            handle.join().unwrap(),
-            (Some(1), round),
-            "and can take the next at once"
-        );
+        assert_eq!(handle.join().unwrap(), (Some(1), round), "and can take the next at once");
     }
 }
 
@@ -45,12 +41,7 @@ fn lcores_run_on_their_cpus_and_the_callers_affinity_stays() {
 
 fn own_cpus() -> String {
     let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
-    status
-        .lines()
-        .find_map(|l| l.strip_prefix("Cpus_allowed_list:"))
-        .unwrap()
-        .trim()
-        .to_owned()
+    status.lines().find_map(|l| l.strip_prefix("Cpus_allowed_list:")).unwrap().trim().to_owned()
 }
 
 #[test]
@@ -74,10 +65,7 @@ fn a_panic_ends_the_job_and_not_the_process() {
     for lcore in [0, 1] {
         let handle = eal().launch(lcore, || assert_eq!(1 + 1, 3, "sums")).unwrap();
         let said = handle.join().unwrap_err().to_string();
-        assert!(
-            said.starts_with(&format!("lcore {lcore} panicked: ")) && said.contains("sums"),
-            "{said}"
-        );
+        assert!(said.starts_with(&format!("lcore {lcore} panicked: ")) && said.contains("sums"), "{said}");
         assert_eq!(eal().launch(lcore, || 5).unwrap().join().unwrap(), 5);
     }
 }
@@ -85,10 +73,7 @@ fn a_panic_ends_the_job_and_not_the_process() {
 #[test]
 fn an_lcore_that_is_not_ours_is_refused() {
     let refused = eal().launch(9, || ()).unwrap_err().to_string();
-    assert_eq!(
-        refused,
-        "lcore 9 is not one of those EAL was started with: add it to the configuration"
-    );
+    assert_eq!(refused, "lcore 9 is not one of those EAL was started with: add it to the configuration");
 }
 
 #[test]
@@ -100,10 +85,7 @@ fn a_registered_thread_has_a_number_and_a_cache_of_its_own() {
         let number = current_lcore().unwrap();
         assert_eq!(guard.lcore(), number);
         assert!(number > 1, "{number} is no lcore of the configuration");
-        assert!(
-            matches!(eal().register_thread(), Err(EalError::Register { .. })),
-            "once a thread"
-        );
+        assert!(matches!(eal().register_thread(), Err(EalError::Register { .. })), "once a thread");
         drop(pool.alloc().unwrap());
         drop(guard);
         assert_eq!(current_lcore(), None);

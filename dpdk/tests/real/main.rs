@@ -3,6 +3,8 @@
 //! is shown by child processes.
 
 #[cfg(test)]
+mod child;
+#[cfg(test)]
 mod common;
 #[cfg(test)]
 mod errors;

@@ -24,10 +24,7 @@ fn bulk_allocation_is_all_or_nothing() {
     let pool = pool(40);
     let mut burst = Burst::<32>::new();
     assert!(pool.alloc_bulk(&mut burst, 30));
-    assert!(
-        !pool.alloc_bulk(&mut burst, 3),
-        "more than the burst has room for"
-    );
+    assert!(!pool.alloc_bulk(&mut burst, 3), "more than the burst has room for");
     let mut other = Burst::<32>::new();
     assert!(!pool.alloc_bulk(&mut other, 11), "more than the pool has");
     assert_eq!((burst.len(), other.len(), pool.in_use()), (30, 0, 30));
@@ -52,74 +49,28 @@ fn a_pool_with_mbufs_out_is_not_freed() {
     assert_eq!(number(&packet), 7, "its memory is still there");
     packet.data_mut()[3] = 8;
     assert_eq!(number(&packet), 8);
-    let again = PoolOptions {
-        name: taken.clone(),
-        buffers: 8,
-        cache: 0,
-        data_room: 2176,
-        socket: None,
-    };
-    assert_eq!(
-        Mempool::create(eal(), &again).unwrap_err(),
-        PoolError::Exists { name: taken }
-    );
+    let again = PoolOptions { name: taken.clone(), buffers: 8, cache: 0, data_room: 2176, socket: None };
+    assert_eq!(Mempool::create(eal(), &again).unwrap_err(), PoolError::Exists { name: taken });
 }
 
 #[test]
 fn the_name_of_a_pool_that_is_gone_is_free() {
-    let options = PoolOptions {
-        name: name("again"),
-        buffers: 8,
-        cache: 0,
-        data_room: 2176,
-        socket: None,
-    };
+    let options = PoolOptions { name: name("again"), buffers: 8, cache: 0, data_room: 2176, socket: None };
     drop(Mempool::create(eal(), &options).unwrap());
     Mempool::create(eal(), &options).unwrap();
 }
 
 #[test]
 fn pools_that_make_no_sense_are_refused_by_a_sentence() {
-    let good = PoolOptions {
-        name: name("bad"),
-        buffers: 64,
-        cache: 0,
-        data_room: 2176,
-        socket: None,
-    };
+    let good = PoolOptions { name: name("bad"), buffers: 64, cache: 0, data_room: 2176, socket: None };
     let refuse = |options: PoolOptions| Mempool::create(eal(), &options).unwrap_err().to_string();
     assert!(
-        refuse(PoolOptions {
-            name: "x".repeat(26),
-            ..good.clone()
-        })
-        .contains("1 to 25 plain characters")
+        refuse(PoolOptions { name: "x".repeat(26), ..good.clone() }).contains("1 to 25 plain characters")
     );
-    assert!(
-        refuse(PoolOptions {
-            buffers: 0,
-            ..good.clone()
-        })
-        .contains("no buffers")
-    );
-    assert!(
-        refuse(PoolOptions {
-            cache: 60,
-            ..good.clone()
-        })
-        .contains("at most 42 are possible")
-    );
-    assert!(
-        refuse(PoolOptions {
-            data_room: 128,
-            ..good.clone()
-        })
-        .contains("hold no data")
-    );
-    let large = refuse(PoolOptions {
-        buffers: 4_000_000,
-        ..good
-    });
+    assert!(refuse(PoolOptions { buffers: 0, ..good.clone() }).contains("no buffers"));
+    assert!(refuse(PoolOptions { cache: 60, ..good.clone() }).contains("at most 42 are possible"));
+    assert!(refuse(PoolOptions { data_room: 128, ..good.clone() }).contains("hold no data"));
+    let large = refuse(PoolOptions { buffers: 4_000_000, ..good });
     assert!(large.contains("4000000 buffers need about 9278 MB"), "{large}");
 }
 
@@ -127,17 +78,11 @@ fn pools_that_make_no_sense_are_refused_by_a_sentence() {
 fn data_grows_and_shrinks_at_both_ends() {
     let pool = pool(2);
     let mut packet = pool.alloc().unwrap();
-    assert_eq!(
-        (packet.data().len(), packet.headroom(), packet.tailroom()),
-        (0, 128, 2048)
-    );
+    assert_eq!((packet.data().len(), packet.headroom(), packet.tailroom()), (0, 128, 2048));
     assert!(packet.extend(b"payload"));
     packet.prepend(4).unwrap()[..4].copy_from_slice(b"tag.");
     assert_eq!(packet.data(), b"tag.payload");
-    assert_eq!(
-        (packet.pkt_len(), packet.segments(), packet.headroom()),
-        (11, 1, 124)
-    );
+    assert_eq!((packet.pkt_len(), packet.segments(), packet.headroom()), (11, 1, 124));
     assert!(packet.adj(8));
     assert_eq!(packet.data(), b"oad");
     assert!(!packet.adj(4), "shorter than that");
@@ -153,15 +98,9 @@ fn a_chain_is_one_packet() {
     let mut packet = numbered(&pool, 1);
     packet.chain(numbered(&pool, 2)).unwrap();
     packet.chain(numbered(&pool, 3)).unwrap();
-    assert_eq!(
-        (packet.segments(), packet.pkt_len(), packet.data().len()),
-        (3, 12, 4)
-    );
+    assert_eq!((packet.segments(), packet.pkt_len(), packet.data().len()), (3, 12, 4));
     assert_eq!(packet.to_vec(), [0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3]);
-    assert!(
-        packet.append(1).is_none(),
-        "only whole packets of one segment grow at the end"
-    );
+    assert!(packet.append(1).is_none(), "only whole packets of one segment grow at the end");
     packet.prepend(1).unwrap()[0] = 9;
     assert_eq!((packet.pkt_len(), packet.to_vec()[0]), (13, 9));
     // On the FIFO it stays one packet: `next` is not its link.
@@ -179,12 +118,7 @@ fn a_chain_is_one_packet() {
 fn words_are_kept_and_touch_nothing_else() {
     let pool = pool(2);
     let mut packet = numbered(&pool, 5);
-    let words = Words {
-        id: 0xdead_beef,
-        stamp: u32::MAX,
-        packet: 0x0102_0304,
-        port: 0xabcd,
-    };
+    let words = Words { id: 0xdead_beef, stamp: u32::MAX, packet: 0x0102_0304, port: 0xabcd };
     packet.set_words(words);
     assert_eq!(packet.words(), words);
     assert_eq!((number(&packet), packet.pkt_len(), packet.segments()), (5, 4, 1));
@@ -198,10 +132,7 @@ fn a_burst_gives_back_what_was_put_in() {
     let refused = full.push(numbered(&pool, 99)).unwrap_err();
     assert_eq!(number(&refused), 99);
     assert_eq!(number(&full.pop().unwrap()), 31);
-    assert_eq!(
-        full.as_slice().iter().map(number).collect::<Vec<_>>(),
-        (0..31).collect::<Vec<_>>()
-    );
+    assert_eq!(full.as_slice().iter().map(number).collect::<Vec<_>>(), (0..31).collect::<Vec<_>>());
     full.as_mut_slice()[0].data_mut()[3] = 50;
     let mut drain = full.drain();
     assert_eq!((drain.len(), number(&drain.next().unwrap())), (31, 50));
@@ -307,19 +238,13 @@ fn what_a_full_ring_refuses_stays_in_order() {
     assert_eq!(producer.enqueue(&mut burst(&pool, 0..20)), 20);
     let mut more = burst(&pool, 20..50);
     assert_eq!(producer.enqueue(&mut more), 11);
-    assert_eq!(
-        more.as_slice().iter().map(number).collect::<Vec<_>>(),
-        (31..50).collect::<Vec<_>>()
-    );
+    assert_eq!(more.as_slice().iter().map(number).collect::<Vec<_>>(), (31..50).collect::<Vec<_>>());
     assert_eq!(number(&producer.push(numbered(&pool, 50)).unwrap_err()), 50);
     assert_eq!((producer.len(), consumer.len()), (31, 31));
     let mut out = Burst::<64>::new();
     assert_eq!(consumer.dequeue(&mut out), 31);
     assert_eq!(consumer.dequeue(&mut out), 0);
-    assert_eq!(
-        out.as_slice().iter().map(number).collect::<Vec<_>>(),
-        (0..31).collect::<Vec<_>>()
-    );
+    assert_eq!(out.as_slice().iter().map(number).collect::<Vec<_>>(), (0..31).collect::<Vec<_>>());
     assert_eq!(producer.enqueue(&mut more), 19);
     drop((out, more));
     assert_eq!(pool.in_use(), 19);
@@ -379,20 +304,8 @@ fn a_ring_keeps_order_between_threads() {
 fn rings_that_make_no_sense_are_refused() {
     let taken = name("taken");
     let _ring = ring(eal(), &taken, 7, None).unwrap();
-    assert_eq!(
-        ring(eal(), &taken, 7, None).unwrap_err(),
-        PoolError::Exists { name: taken }
-    );
-    assert!(matches!(
-        ring(eal(), &name("none"), 0, None),
-        Err(PoolError::RingSize { capacity: 0, .. })
-    ));
-    assert!(matches!(
-        ring(eal(), &name("huge"), u32::MAX, None),
-        Err(PoolError::RingSize { .. })
-    ));
-    assert!(matches!(
-        ring(eal(), &"x".repeat(29), 7, None),
-        Err(PoolError::Name { .. })
-    ));
+    assert_eq!(ring(eal(), &taken, 7, None).unwrap_err(), PoolError::Exists { name: taken });
+    assert!(matches!(ring(eal(), &name("none"), 0, None), Err(PoolError::RingSize { capacity: 0, .. })));
+    assert!(matches!(ring(eal(), &name("huge"), u32::MAX, None), Err(PoolError::RingSize { .. })));
+    assert!(matches!(ring(eal(), &"x".repeat(29), 7, None), Err(PoolError::Name { .. })));
 }

@@ -11,11 +11,7 @@ use crate::common::{burst, eal, name, number, pool};
 fn ring_port() -> (Port, Producer, Consumer) {
     let (into, rx) = ring(eal(), &name("rx"), 127, None).unwrap();
     let (tx, out) = ring(eal(), &name("tx"), 127, None).unwrap();
-    (
-        Port::from_rings(eal(), &name("net_ring_t"), vec![rx], vec![tx]).unwrap(),
-        into,
-        out,
-    )
+    (Port::from_rings(eal(), &name("net_ring_t"), vec![rx], vec![tx]).unwrap(), into, out)
 }
 
 #[test]
@@ -29,21 +25,13 @@ fn a_null_port_delivers_and_takes() {
     let mut burst = Burst::<32>::new();
     assert_eq!(queues.rx[0].burst(&mut burst), 32);
     assert_eq!(queues.rx[0].burst(&mut burst), 0, "a full burst takes no more");
-    assert!(
-        burst
-            .as_slice()
-            .iter()
-            .all(|p| p.pkt_len() == 64 && p.segments() == 1 && p.port() == port.id())
-    );
+    assert!(burst.as_slice().iter().all(|p| p.pkt_len() == 64 && p.segments() == 1 && p.port() == port.id()));
     assert_eq!(pool.in_use(), 32);
     assert_eq!(queues.tx[0].burst(&mut burst), 32);
     assert!(burst.is_empty());
     assert_eq!(pool.in_use(), 0, "net_null frees what it is given");
     let stats = port.stats();
-    assert_eq!(
-        (stats.ipackets, stats.opackets, stats.imissed, stats.oerrors),
-        (32, 32, 0, 0)
-    );
+    assert_eq!((stats.ipackets, stats.opackets, stats.imissed, stats.oerrors), (32, 32, 0, 0));
     assert_eq!((queues.rx[0].index(), queues.tx[0].index()), (0, 0));
     assert!(port.link().up);
     assert_eq!(port.link().speed_bps, Some(10_000_000_000));
@@ -55,39 +43,17 @@ fn a_null_port_delivers_and_takes() {
 fn a_port_is_stopped_only_when_its_queues_are_back() {
     let pool = pool(64);
     let (mut port, _into, _out) = ring_port();
-    assert!(matches!(
-        port.start(),
-        Err(PortError::State {
-            state: "not configured",
-            ..
-        })
-    ));
+    assert!(matches!(port.start(), Err(PortError::State { state: "not configured", .. })));
     assert!(matches!(port.stop(), Err(PortError::State { .. })));
     port.configure(&PortOptions::default(), from_ref(&pool)).unwrap();
     let queues = port.start().unwrap();
-    assert!(matches!(
-        port.start(),
-        Err(PortError::State { state: "running", .. })
-    ));
+    assert!(matches!(port.start(), Err(PortError::State { state: "running", .. })));
     let again = port.configure(&PortOptions::default(), &[pool]);
-    assert!(matches!(
-        again,
-        Err(PortError::State {
-            action: "configured",
-            state: "running",
-            ..
-        })
-    ));
+    assert!(matches!(again, Err(PortError::State { action: "configured", state: "running", .. })));
     let refused = port.stop().unwrap_err();
-    assert!(
-        matches!(refused, PortError::QueuesInUse { queues: 2, .. }),
-        "{refused}"
-    );
+    assert!(matches!(refused, PortError::QueuesInUse { queues: 2, .. }), "{refused}");
     drop(queues.rx);
-    assert!(matches!(
-        port.stop(),
-        Err(PortError::QueuesInUse { queues: 1, .. })
-    ));
+    assert!(matches!(port.stop(), Err(PortError::QueuesInUse { queues: 1, .. })));
     drop(queues.tx);
     port.stop().unwrap();
     // Down and up again: the queues work as before.
@@ -105,22 +71,11 @@ fn a_ring_port_hands_packets_over() {
     let addresses: Vec<*const u8> = packets.as_slice().iter().map(dpdk::Mbuf::address).collect();
     assert_eq!(into.enqueue(&mut packets), 32);
     assert_eq!(queues.rx[0].burst(&mut packets), 32);
-    assert_eq!(
-        packets
-            .as_slice()
-            .iter()
-            .map(dpdk::Mbuf::address)
-            .collect::<Vec<_>>(),
-        addresses,
-        "no copy"
-    );
+    assert_eq!(packets.as_slice().iter().map(dpdk::Mbuf::address).collect::<Vec<_>>(), addresses, "no copy");
     assert_eq!(queues.tx[0].burst(&mut packets), 32);
     let mut received = Burst::<64>::new();
     assert_eq!(out.dequeue(&mut received), 32);
-    assert_eq!(
-        received.as_slice().iter().map(number).collect::<Vec<_>>(),
-        (0..32).collect::<Vec<_>>()
-    );
+    assert_eq!(received.as_slice().iter().map(number).collect::<Vec<_>>(), (0..32).collect::<Vec<_>>());
     drop(received);
     assert_eq!(pool.in_use(), 0);
 }
@@ -138,10 +93,7 @@ fn a_full_tx_queue_gives_back_what_it_does_not_take() {
         sent += u32::try_from(queues.tx[0].burst(&mut packets)).unwrap();
     }
     assert_eq!(sent, 127);
-    assert_eq!(
-        packets.as_slice().iter().map(number).collect::<Vec<_>>(),
-        (127..150).collect::<Vec<_>>()
-    );
+    assert_eq!(packets.as_slice().iter().map(number).collect::<Vec<_>>(), (127..150).collect::<Vec<_>>());
     let refused = queues.tx[0].send(packets.pop().unwrap()).unwrap_err();
     assert_eq!(number(&refused), 149);
     let mut received = Burst::<64>::new();
@@ -172,15 +124,8 @@ fn a_ring_port_may_have_several_queues() {
         out.push(consumer);
     }
     let mut port = Port::from_rings(eal(), &name("net_ring_m"), rx, tx).unwrap();
-    let options = PortOptions {
-        rx_queues: 3,
-        tx_queues: 3,
-        ..PortOptions::default()
-    };
-    assert!(
-        !port.configure(&options, from_ref(&pool)).unwrap().rss,
-        "rings do not hash"
-    );
+    let options = PortOptions { rx_queues: 3, tx_queues: 3, ..PortOptions::default() };
+    assert!(!port.configure(&options, from_ref(&pool)).unwrap().rss, "rings do not hash");
     let mut queues = port.start().unwrap();
     for (n, producer) in (0_u32..).zip(&mut into) {
         producer.enqueue(&mut burst(&pool, n * 10..n * 10 + 5));
@@ -198,11 +143,7 @@ fn a_ring_port_may_have_several_queues() {
     assert_eq!(counts, [5, 5, 5]);
     drop(out);
     drop((queues, port));
-    assert_eq!(
-        pool.in_use(),
-        0,
-        "rings that go with the port free what they hold"
-    );
+    assert_eq!(pool.in_use(), 0, "rings that go with the port free what they hold");
 }
 
 #[test]
@@ -210,10 +151,7 @@ fn a_port_with_too_few_queues_says_so() {
     let pool = pool(64);
     let mut port = Port::open(eal(), "net_null1").unwrap();
     let (rx, tx) = port.max_queues();
-    let options = PortOptions {
-        rx_queues: rx + 1,
-        ..PortOptions::default()
-    };
+    let options = PortOptions { rx_queues: rx + 1, ..PortOptions::default() };
     let sentence = port.configure(&options, from_ref(&pool)).unwrap_err().to_string();
     let wanted = rx + 1;
     assert_eq!(
@@ -222,44 +160,22 @@ fn a_port_with_too_few_queues_says_so() {
             "port \"net_null1\" (net_null) has at most {rx} rx queue(s), {wanted} are needed: use fewer rx lcores"
         )
     );
-    let options = PortOptions {
-        tx_queues: tx + 1,
-        ..PortOptions::default()
-    };
+    let options = PortOptions { tx_queues: tx + 1, ..PortOptions::default() };
     assert!(matches!(
         port.configure(&options, from_ref(&pool)),
         Err(PortError::TooFewQueues { way: "tx", .. })
     ));
-    let options = PortOptions {
-        rx_queues: 0,
-        ..PortOptions::default()
-    };
-    assert!(matches!(
-        port.configure(&options, from_ref(&pool)),
-        Err(PortError::NoQueues { .. })
-    ));
-    let options = PortOptions {
-        rx_queues: 3,
-        ..PortOptions::default()
-    };
+    let options = PortOptions { rx_queues: 0, ..PortOptions::default() };
+    assert!(matches!(port.configure(&options, from_ref(&pool)), Err(PortError::NoQueues { .. })));
+    let options = PortOptions { rx_queues: 3, ..PortOptions::default() };
     let refused = port.configure(&options, &[pool.clone(), pool]);
-    assert!(matches!(
-        refused,
-        Err(PortError::Pools {
-            queues: 3,
-            pools: 2,
-            ..
-        })
-    ));
+    assert!(matches!(refused, Err(PortError::Pools { queues: 3, pools: 2, .. })));
 }
 
 #[test]
 fn a_port_that_does_not_exist_is_refused_by_name() {
     let sentence = Port::open(eal(), "net_null7,size=64").unwrap_err().to_string();
-    assert!(
-        sentence.starts_with("port \"net_null7\" does not exist: "),
-        "{sentence}"
-    );
+    assert!(sentence.starts_with("port \"net_null7\" does not exist: "), "{sentence}");
     assert!(sentence.ends_with("check `device`"), "{sentence}");
 }
 
@@ -267,16 +183,9 @@ fn a_port_that_does_not_exist_is_refused_by_name() {
 fn links_and_mtu_follow_what_is_set_where_the_driver_can() {
     let pool = pool(64);
     let (mut port, _into, _out) = ring_port();
-    let options = PortOptions {
-        mtu: Some(1600),
-        ..PortOptions::default()
-    };
+    let options = PortOptions { mtu: Some(1600), ..PortOptions::default() };
     let configured = port.configure(&options, from_ref(&pool)).unwrap();
-    assert_eq!(
-        configured.mtu,
-        MtuOutcome::Unsupported,
-        "no error: net_ring has no MTU to set"
-    );
+    assert_eq!(configured.mtu, MtuOutcome::Unsupported, "no error: net_ring has no MTU to set");
     let _queues = port.start().unwrap();
     assert!(port.link().up);
     port.set_link(false).unwrap();

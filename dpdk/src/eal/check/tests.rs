@@ -14,14 +14,8 @@ impl Machine {
     fn new(name: &str) -> Self {
         let machine = Self(std::env::temp_dir().join(format!("sluice-host-{}-{name}", std::process::id())));
         machine.file("sys/devices/system/cpu/online", "0-1\n");
-        machine.file(
-            "proc/meminfo",
-            "MemTotal: 2048000 kB\nMemAvailable:    1024000 kB\n",
-        );
-        machine.file(
-            "proc/self/status",
-            "Name:\tx\nUid:\t0\t0\t0\t0\nCapEff:\t0000000000003000\n",
-        );
+        machine.file("proc/meminfo", "MemTotal: 2048000 kB\nMemAvailable:    1024000 kB\n");
+        machine.file("proc/self/status", "Name:\tx\nUid:\t0\t0\t0\t0\nCapEff:\t0000000000003000\n");
         machine
     }
 
@@ -89,11 +83,7 @@ fn huge_pages_are_counted_over_all_sizes_less_reservations() {
 fn a_machine_whose_huge_pages_are_all_in_use_is_refused_even_on_demand() {
     let machine = Machine::new("used");
     machine.pages(2048, 64, 0, 0);
-    assert!(
-        machine
-            .check(&options(Memory::Huge { mb: 0 }))
-            .starts_with("not enough free huge pages")
-    );
+    assert!(machine.check(&options(Memory::Huge { mb: 0 })).starts_with("not enough free huge pages"));
 }
 
 #[test]
@@ -131,11 +121,7 @@ fn pci_devices_need_a_driver_that_dpdk_can_use() {
     assert!(with("04:00.0").starts_with("PCI device 0000:04:00.0 does not exist on this machine"));
     let mut twice = options(PLAIN);
     twice.allow = vec!["03:00.0".to_owned(), "0000:03:00.0".to_owned()];
-    assert!(
-        machine
-            .check(&twice)
-            .starts_with("device \"0000:03:00.0\" is given twice")
-    );
+    assert!(machine.check(&twice).starts_with("device \"0000:03:00.0\" is given twice"));
 }
 
 #[test]
@@ -143,35 +129,18 @@ fn capabilities_decide_not_the_user() {
     let machine = Machine::new("capabilities");
     let mut tap = options(PLAIN);
     tap.vdevs.push("net_tap0".to_owned());
-    assert_eq!(
-        machine.check(&tap),
-        "good",
-        "CAP_NET_ADMIN and CAP_NET_RAW are bits 12 and 13"
-    );
-    machine.file(
-        "proc/self/status",
-        "Uid:\t0\t0\t0\t0\nCapEff:\t0000000000002000\n",
-    );
-    assert!(
-        machine
-            .check(&tap)
-            .starts_with("device \"net_tap0\" needs the capability CAP_NET_ADMIN")
-    );
+    assert_eq!(machine.check(&tap), "good", "CAP_NET_ADMIN and CAP_NET_RAW are bits 12 and 13");
+    machine.file("proc/self/status", "Uid:\t0\t0\t0\t0\nCapEff:\t0000000000002000\n");
+    assert!(machine.check(&tap).starts_with("device \"net_tap0\" needs the capability CAP_NET_ADMIN"));
 }
 
 #[test]
 fn a_driver_library_in_the_driver_folder_is_a_known_vdev() {
     let machine = Machine::new("drivers");
-    let folder = String::from_utf8_lossy(sys::K_PMD_PATH)
-        .trim_matches(['\0', '/'])
-        .to_owned();
+    let folder = String::from_utf8_lossy(sys::K_PMD_PATH).trim_matches(['\0', '/']).to_owned();
     let mut with = options(PLAIN);
     with.vdevs.push("net_brandnew0".to_owned());
-    assert_eq!(
-        machine.check(&with),
-        "good",
-        "where the folder is not, EAL judges itself"
-    );
+    assert_eq!(machine.check(&with), "good", "where the folder is not, EAL judges itself");
     machine.file(&format!("{folder}/librte_net_other.so"), "");
     assert!(machine.check(&with).contains("DPDK has no driver of that name"));
     machine.file(&format!("{folder}/librte_net_brandnew.so"), "");
@@ -181,22 +150,13 @@ fn a_driver_library_in_the_driver_folder_is_a_known_vdev() {
 #[test]
 fn arguments_that_undo_our_own_are_refused() {
     let machine = Machine::new("extra");
-    for argument in [
-        "-l",
-        "--lcores=0",
-        "--no-huge",
-        "--in-memory",
-        "--vdev=net_null0",
-        "--allow=x",
-        "--proc-type=auto",
-    ] {
+    for argument in
+        ["-l", "--lcores=0", "--no-huge", "--in-memory", "--vdev=net_null0", "--allow=x", "--proc-type=auto"]
+    {
         let mut with = options(PLAIN);
         with.extra.push(argument.to_owned());
         let said = machine.check(&with);
-        assert!(
-            said.starts_with(&format!("eal_args: {argument} contradicts")),
-            "{said}"
-        );
+        assert!(said.starts_with(&format!("eal_args: {argument} contradicts")), "{said}");
     }
     let mut with = options(PLAIN);
     with.extra = vec!["-m".to_owned(), "100".to_owned(), "--log-level=8".to_owned()];
@@ -215,10 +175,7 @@ fn the_log_of_a_failure_is_read() {
         explain(&with, libc::ENOENT, &lines(log), printed).to_string()
     };
     assert_eq!(
-        read(
-            "EAL: failed to parse device \"crypto_nul0\"\nEAL: FATAL: Cannot init plugins",
-            ""
-        ),
+        read("EAL: failed to parse device \"crypto_nul0\"\nEAL: FATAL: Cannot init plugins", ""),
         "device \"crypto_nul0\": DPDK has no driver of that name; did you mean \"net_null0\"?"
     );
     assert_eq!(
@@ -226,23 +183,14 @@ fn the_log_of_a_failure_is_read() {
         "EAL does not accept the arguments given to it (--foo): unrecognized option '--foo'; correct eal_args"
     );
     assert!(
-        read(
-            "EAL: Cannot create lock on '/run/dpdk/sluice/config'. Is another primary process running?",
-            ""
-        )
-        .starts_with("another instance with file prefix \"sluice\" is running: stop it")
+        read("EAL: Cannot create lock on '/run/dpdk/sluice/config'. Is another primary process running?", "")
+            .starts_with("another instance with file prefix \"sluice\" is running: stop it")
     );
     assert_eq!(
-        read(
-            "EAL: Not enough memory available! Requested: 9MB\nEAL: FATAL: Cannot init memory",
-            ""
-        ),
+        read("EAL: Not enough memory available! Requested: 9MB\nEAL: FATAL: Cannot init memory", ""),
         "EAL did not start: FATAL: Cannot init memory (after \"Not enough memory available! Requested: 9MB\")"
     );
-    assert_eq!(
-        read("", ""),
-        "EAL did not start: No such file or directory (os error 2)"
-    );
+    assert_eq!(read("", ""), "EAL did not start: No such file or directory (os error 2)");
 }
 
 #[test]
@@ -256,10 +204,7 @@ fn lists_of_cpus_are_read_as_the_kernel_writes_them() {
 #[test]
 fn devices_are_taken_apart_at_commas() {
     assert_eq!(name_of("net_af_packet0,iface=core0,qpairs=2"), "net_af_packet0");
-    assert_eq!(
-        argument("net_af_packet0,iface=core0,qpairs=2", "iface"),
-        Some("core0")
-    );
+    assert_eq!(argument("net_af_packet0,iface=core0,qpairs=2", "iface"), Some("core0"));
     assert_eq!(argument("net_af_packet0,iface=", "iface"), None);
     assert_eq!(argument("net_af_packet0,ifaces=a", "iface"), None);
     assert_eq!(pci_address("03:00.0"), "0000:03:00.0");
