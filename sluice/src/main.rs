@@ -5,7 +5,9 @@
 #![forbid(unsafe_code)]
 
 mod check;
+mod pcap;
 mod plane;
+mod replay;
 mod run;
 mod subs;
 mod traffic;
@@ -28,6 +30,8 @@ enum Command {
     Run(run::RunArgs),
     /// Validate a configuration or a subscriber file.
     Check(check::CheckArgs),
+    /// Run a capture through parse, classify, shape and AQM in virtual time.
+    Replay(replay::ReplayArgs),
     /// Read and change the subscribers of a running shaper.
     Subs(subs::SubsArgs),
     /// Send and receive real UDP traffic under congestion control.
@@ -38,6 +42,7 @@ fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Run(args) => run::run(args),
         Command::Check(args) => check::run(args),
+        Command::Replay(args) => replay::run(args),
         Command::Subs(args) => subs::run(args),
         Command::Traffic(args) => traffic::run(args),
     };
