@@ -21,11 +21,7 @@ impl PiBanks {
     pub fn new(profiles: &Profiles, shard: u32, shards: u32, capacity: u32) -> Self {
         let local = local_capacity(shard, shards, capacity);
         let bank = |plan: &crate::profiles::BankPlan| PiBank::new(plan.tupdate, local, plan.profiles.clone());
-        Self {
-            shard,
-            shards,
-            banks: profiles.banks().iter().map(bank).collect(),
-        }
+        Self { shard, shards, banks: profiles.banks().iter().map(bank).collect() }
     }
 
     /// How many banks there are.

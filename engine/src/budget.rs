@@ -7,7 +7,7 @@
 //! let 64-byte packets take the pool.
 
 /// Packet buffers of a shard.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) struct Budget {
     total: u32,
     used: u32,
@@ -79,10 +79,7 @@ mod tests {
         let mut budget = Budget::new(30_000);
         let held = fill(&mut budget, 100);
         let (least, most) = (held.iter().min(), held.iter().max());
-        assert!(
-            most.zip(least).is_some_and(|(most, least)| most - least <= 1),
-            "{held:?}"
-        );
+        assert!(most.zip(least).is_some_and(|(most, least)| most - least <= 1), "{held:?}");
         assert!(budget.used() < 29_500);
         assert!(budget.admits(0, 200));
     }

@@ -27,10 +27,7 @@ pub(crate) enum State {
     DualPi2(DualPi2),
 }
 
-const _: () = assert!(
-    size_of::<State>() <= 32,
-    "it shares two cache lines with the rest of the record"
-);
+const _: () = assert!(size_of::<State>() <= 32, "it shares two cache lines with the rest of the record");
 
 impl Discipline {
     /// State of a new queue id.
@@ -91,14 +88,9 @@ impl Discipline {
     pub(crate) fn decide(&self, state: &mut State, head: &Head, left: &Left) -> Verdict {
         match (self, state) {
             (Self::DualPi2(params), State::DualPi2(aqm)) => aqm.decide(params, head, left),
-            (Self::Pi2(params), State::DualPi2(aqm)) => aqm.decide(
-                params,
-                &Head {
-                    queue: Queue::Classic,
-                    ..*head
-                },
-                left,
-            ),
+            (Self::Pi2(params), State::DualPi2(aqm)) => {
+                aqm.decide(params, &Head { queue: Queue::Classic, ..*head }, left)
+            }
             _ => Verdict::Pass,
         }
     }

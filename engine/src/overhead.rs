@@ -36,12 +36,7 @@ mod tests {
             ("raw", keyword(0, 0, Cells::None), 1500, 1500),
             ("ethernet", keyword(38, 84, Cells::None), 1500, 1538),
             ("ethernet, least frame", keyword(38, 84, Cells::None), 40, 84),
-            (
-                "ethernet, just above the least frame",
-                keyword(38, 84, Cells::None),
-                47,
-                85,
-            ),
+            ("ethernet, just above the least frame", keyword(38, 84, Cells::None), 47, 85),
             ("ethernet ether-vlan", keyword(42, 84, Cells::None), 1500, 1542),
             ("docsis", keyword(18, 64, Cells::None), 1500, 1518),
             ("docsis, least frame", keyword(18, 64, Cells::None), 20, 64),

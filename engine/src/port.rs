@@ -6,7 +6,7 @@
 //! so the sum over shards never exceeds the rate by more than the burst and a quantum for each shard.
 //!
 //! **Clock.** The port's virtual time is real time less its `slip`, which only ever grows: it never runs faster
-//! than real time. A shard whose due work the port held up for longer than [`LAG_ALLOWED`] adds the excess to
+//! than real time. A shard whose due work the port held up for longer than the lag allowed adds the excess to
 //! the slip, and so slows every shard of the port by as much. All of them stay within the allowance behind the
 //! one clock, so shares follow plans across shards; what slipped is never caught up, so nobody is owed anything
 //! when load falls. A shard that stalls or dies adds nothing and holds nobody up.
@@ -21,8 +21,12 @@ use crate::overhead::PORT_FRAME_OVERHEAD;
 #[cfg(test)]
 mod tests;
 
-/// How far due work may fall behind the clock before the clock slips: as much as a subscriber's own burst.
-pub(crate) const LAG_ALLOWED: Nanos = crate::shaper::BURST;
+/// Due work may fall behind the clock by as much as a subscriber's own burst before the clock slips, by this
+/// where the port's rate is not known, and by more on slow ports: see [`Purse::lag_allowed`].
+const LAG_LEAST: Nanos = crate::shaper::BURST;
+const LAG_WITHOUT_RATE: Nanos = Nanos::from_millis(1);
+/// Lag allowed in full frames of the port: always, and up to a time.
+const LAG_FRAMES: (u64, u64, Nanos) = (16, 64, Nanos::from_millis(2));
 
 /// Burst of the port's shaper, as time: what a TX ring may hold.
 const PORT_BURST: Nanos = Nanos::from_micros(100);
@@ -115,9 +119,7 @@ impl PortShared {
     /// Adds `more` to a slip that was `seen`. Where another shard slipped the clock meanwhile this does nothing:
     /// the caller's lag is less by as much, and its next look tells.
     pub(crate) fn slip_by(&self, seen: Nanos, more: Nanos) {
-        let _ = self
-            .slip
-            .compare_exchange(seen.0, (seen + more).0, Relaxed, Relaxed);
+        let _ = self.slip.compare_exchange(seen.0, (seen + more).0, Relaxed, Relaxed);
     }
 
     /// When the shaper may sell its next quantum.
@@ -167,16 +169,11 @@ impl Purse {
         if self.rate == rate {
             return false;
         }
-        *self = Self {
-            rate,
-            ..Self::default()
-        };
+        *self = Self { rate, ..Self::default() };
         if let Some(rate) = rate {
             let bytes = u128::from(rate.0) * u128::from(QUANTUM.0) / 8_000_000_000;
             self.pace = Pace::of(rate);
-            self.quantum = u64::try_from(bytes)
-                .unwrap_or(u64::MAX)
-                .clamp(QUANTUM_BYTES.0, QUANTUM_BYTES.1);
+            self.quantum = u64::try_from(bytes).unwrap_or(u64::MAX).clamp(QUANTUM_BYTES.0, QUANTUM_BYTES.1);
         }
         true
     }
@@ -207,11 +204,7 @@ impl Purse {
                 return Err(due);
             }
             let after = due.max(earliest) + Nanos((cost >> 32) as u64);
-            if port
-                .due
-                .compare_exchange_weak(due.0, after.0, Relaxed, Relaxed)
-                .is_ok()
-            {
+            if port.due.compare_exchange_weak(due.0, after.0, Relaxed, Relaxed).is_ok() {
                 self.fraction = cost as u32;
                 self.bytes = self.bytes.saturating_add_unsigned(self.quantum);
                 return Ok(());
@@ -225,6 +218,21 @@ impl Purse {
         if self.rate.is_some() {
             self.bytes -= i64::from(frame_bytes + PORT_FRAME_OVERHEAD);
         }
+    }
+
+    /// How far due work may fall behind the port's clock before the clock slips; a subscriber of rate `r` can get
+    /// at most `r` times this in excess when load falls.
+    ///
+    /// It must hold what bunches up by chance: subscribers that are due at random moments and use the port fully
+    /// would lose 1 / 2n of it with room for n frames. So 64 frames of the port, but no more than 2 ms, and at
+    /// least 16 frames, for which a subscriber of an eighth of the port gets 2 frames in excess.
+    pub(crate) fn lag_allowed(&self) -> Nanos {
+        let (least, most, time) = LAG_FRAMES;
+        if self.rate.is_none() {
+            return LAG_WITHOUT_RATE;
+        }
+        let frames = |n: u64| self.pace.time(n * QUANTUM_BYTES.0);
+        LAG_LEAST.max(frames(least)).max(frames(most).min(time))
     }
 
     /// Whether the next packet waits for a quantum.

@@ -91,9 +91,7 @@ impl ProfileParams {
     /// The PI target at a served rate.
     pub(crate) fn target(&self, served: Pace) -> Nanos {
         let least = served.time(TARGET_PACKETS * u64::from(self.mtu));
-        self.discipline
-            .pi()
-            .map_or(Nanos::ZERO, |pi| pi.target().max(least))
+        self.discipline.pi().map_or(Nanos::ZERO, |pi| pi.target().max(least))
     }
 }
 
@@ -103,17 +101,11 @@ impl Profiles {
     /// # Errors
     /// When there are too many, or an AQM refuses its parameters.
     pub fn new(profiles: &BTreeMap<String, model::Profile>) -> Result<Self, ProfileError> {
-        let mut all = Self {
-            by_name: BTreeMap::new(),
-            list: Vec::with_capacity(profiles.len()),
-            banks: Vec::new(),
-        };
+        let mut all =
+            Self { by_name: BTreeMap::new(), list: Vec::with_capacity(profiles.len()), banks: Vec::new() };
         for (name, profile) in profiles {
             let index = u16::try_from(all.list.len()).map_err(|_| ProfileError::TooMany(profiles.len()))?;
-            let refused = |source| ProfileError::Aqm {
-                name: name.clone(),
-                source,
-            };
+            let refused = |source| ProfileError::Aqm { name: name.clone(), source };
             let discipline = discipline(profile).map_err(refused)?;
             let place = discipline.pi().map(|pi| all.place(pi));
             all.by_name.insert(name.clone(), index);
@@ -134,19 +126,13 @@ impl Profiles {
     fn place(&mut self, pi: PiParams) -> BankPlace {
         let known = self.banks.iter().position(|plan| plan.tupdate == pi.tupdate());
         let bank = known.unwrap_or_else(|| {
-            self.banks.push(BankPlan {
-                tupdate: pi.tupdate(),
-                profiles: Vec::new(),
-            });
+            self.banks.push(BankPlan { tupdate: pi.tupdate(), profiles: Vec::new() });
             self.banks.len() - 1
         });
         let profiles = &mut self.banks[bank].profiles;
         profiles.push(pi);
         // there are no more than profiles with an index
-        BankPlace {
-            bank,
-            profile: u16::try_from(profiles.len() - 1).unwrap_or(u16::MAX),
-        }
+        BankPlace { bank, profile: u16::try_from(profiles.len() - 1).unwrap_or(u16::MAX) }
     }
 
     /// The index of a profile.
@@ -156,10 +142,7 @@ impl Profiles {
 
     /// The name of a profile.
     pub fn name(&self, index: u16) -> Option<&str> {
-        self.by_name
-            .iter()
-            .find(|(_, known)| **known == index)
-            .map(|(name, _)| name.as_str())
+        self.by_name.iter().find(|(_, known)| **known == index).map(|(name, _)| name.as_str())
     }
 
     /// How many there are.
@@ -210,13 +193,12 @@ fn config(profile: &model::Profile, keys: &DualPi2) -> DualPi2Config {
         beta_hz: keys.beta_hz,
         coupling: keys.coupling,
         native: match keys.native {
-            Native::Ramp { min_us, range_us } => aqm::Native::Ramp {
-                min: Nanos::from_micros(min_us),
-                range: Nanos::from_micros(range_us),
-            },
-            Native::Step { threshold_us } => aqm::Native::Step {
-                threshold: Nanos::from_micros(threshold_us),
-            },
+            Native::Ramp { min_us, range_us } => {
+                aqm::Native::Ramp { min: Nanos::from_micros(min_us), range: Nanos::from_micros(range_us) }
+            }
+            Native::Step { threshold_us } => {
+                aqm::Native::Step { threshold: Nanos::from_micros(threshold_us) }
+            }
         },
         floor_packets: keys.floor_packets,
         mtu: profile.mtu,

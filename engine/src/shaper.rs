@@ -21,13 +21,9 @@ pub(crate) struct Shaper {
 }
 
 impl Shaper {
-    /// One that may send from `now` on.
-    pub(crate) fn new(rate: BitsPerSec, now: Nanos) -> Self {
-        Self {
-            pace: Pace::of(rate),
-            due: now,
-            fraction: 0,
-        }
+    /// One that has been idle for long.
+    pub(crate) fn new(rate: BitsPerSec) -> Self {
+        Self { pace: Pace::of(rate), due: Nanos::ZERO, fraction: 0 }
     }
 
     /// When the next packet may leave.
@@ -43,11 +39,13 @@ impl Shaper {
     }
 
     /// Comes back from idling at `now`: credit for what was not sent is cut to the burst. One packet may always
-    /// leave once `due` is reached, so the credit is the burst less one `mtu`.
+    /// leave once `due` is reached, so the credit is the burst less one `mtu`; less a part of another, `phase` /
+    /// 2^16, so that those who come back together do not stay in step.
     #[inline]
-    pub(crate) fn join(&mut self, now: Nanos, mtu: u32) {
+    pub(crate) fn join(&mut self, now: Nanos, mtu: u32, phase: u16) {
         let packet = self.pace.time(u64::from(mtu));
-        let credit = BURST.max(packet + packet).since(packet);
+        let apart = self.pace.time((u64::from(mtu) * u64::from(phase)) >> 16);
+        let credit = BURST.max(packet + packet).since(packet).since(apart);
         let earliest = now.since(credit);
         if self.due < earliest {
             self.due = earliest;
@@ -95,11 +93,7 @@ impl Shaper {
 
     /// Moves to a wheel whose time is `to` where the old one's is `from`.
     pub(crate) fn change_clock(&mut self, from: Nanos, to: Nanos) {
-        self.due = if self.due >= from {
-            to + self.due.since(from)
-        } else {
-            to.since(from.since(self.due))
-        };
+        self.due = if self.due >= from { to + self.due.since(from) } else { to.since(from.since(self.due)) };
     }
 }
 
@@ -109,34 +103,30 @@ mod tests {
 
     const MTU: u32 = 1_538;
 
+    fn due_at(bps: u64, due: Nanos) -> Shaper {
+        Shaper { due, ..Shaper::new(BitsPerSec(bps)) }
+    }
+
     #[test]
     fn millions_of_packets_do_not_drift() {
         // 3 Mb/s is 2,666.66 ns a byte, 7 Gb/s 1.142857: neither is a whole number
-        for (bps, bytes) in [
-            (64_000, 1_538),
-            (3_000_000, 84),
-            (7_000_000_000, 614),
-            (100_000_000_000, 84),
-        ] {
-            let mut shaper = Shaper::new(BitsPerSec(bps), Nanos::ZERO);
+        for (bps, bytes) in [(64_000, 1_538), (3_000_000, 84), (7_000_000_000, 614), (100_000_000_000, 84)] {
+            let mut shaper = Shaper::new(BitsPerSec(bps));
             let packets = 3_000_000_u64;
             for _ in 0..packets {
                 shaper.sent(bytes);
             }
             let exact = u128::from(packets) * u128::from(bytes) * 8_000_000_000 / u128::from(bps);
             let off = u128::from(shaper.due().0).abs_diff(exact);
-            assert!(
-                off <= exact / 100_000_000 + 1,
-                "{bps} b/s is {off} ns off after {exact} ns"
-            );
+            assert!(off <= exact / 100_000_000 + 1, "{bps} b/s is {off} ns off after {exact} ns");
         }
     }
 
     /// Packets of `bytes` that may leave at once after a long idle time.
-    fn burst(bps: u64, bytes: u32) -> u32 {
+    fn burst(bps: u64, bytes: u32, phase: u16) -> u32 {
         let now = Nanos::from_secs(100);
-        let mut shaper = Shaper::new(BitsPerSec(bps), Nanos::ZERO);
-        shaper.join(now, MTU);
+        let mut shaper = Shaper::new(BitsPerSec(bps));
+        shaper.join(now, MTU, phase);
         let mut packets = 0;
         while shaper.due() <= now {
             shaper.sent(bytes);
@@ -147,18 +137,26 @@ mod tests {
 
     #[test]
     fn the_burst_after_idling_is_250_us_or_two_full_packets() {
-        assert_eq!(burst(64_000, MTU), 2);
-        assert_eq!(burst(10_000_000, MTU), 2);
+        assert_eq!(burst(64_000, MTU, 0), 2);
+        assert_eq!(burst(10_000_000, MTU, 0), 2);
         // 250 us at 1 Gb/s are 31,250 bytes
-        assert_eq!(burst(1_000_000_000, MTU), 31_250 / MTU);
-        assert!(u64::from(burst(1_000_000_000, 84)) * 84 <= 31_250);
-        assert!(u64::from(burst(100_000_000_000, 84)) * 84 <= 3_125_000);
+        assert_eq!(burst(1_000_000_000, MTU, 0), 31_250 / MTU);
+        assert!(u64::from(burst(1_000_000_000, 84, 0)) * 84 <= 31_250);
+        assert!(u64::from(burst(100_000_000_000, 84, 0)) * 84 <= 3_125_000);
+    }
+
+    #[test]
+    fn a_phase_costs_less_than_a_packet_and_never_the_first() {
+        for bps in [64_000, 10_000_000, 1_000_000_000] {
+            let most = burst(bps, MTU, 0);
+            assert!((most - 1..=most).contains(&burst(bps, MTU, u16::MAX)) && most > 1);
+        }
     }
 
     #[test]
     fn a_pending_wait_follows_the_rate() {
         let now = Nanos::from_millis(1_000);
-        let mut shaper = Shaper::new(BitsPerSec(64_000), now);
+        let mut shaper = due_at(64_000, now);
         shaper.sent(1_600); // 200 ms
         let later = Nanos::from_millis(1_050);
         shaper.set_rate(BitsPerSec(640_000), later);
@@ -170,14 +168,14 @@ mod tests {
     #[test]
     fn a_rate_change_gives_no_credit() {
         let now = Nanos::from_millis(10);
-        let mut shaper = Shaper::new(BitsPerSec(64_000), Nanos::from_millis(9));
+        let mut shaper = due_at(64_000, Nanos::from_millis(9));
         shaper.set_rate(BitsPerSec(1_000_000), now);
         assert_eq!(shaper.due(), Nanos::from_millis(9));
     }
 
     #[test]
     fn another_clock_keeps_wait_and_credit() {
-        let mut shaper = Shaper::new(BitsPerSec(64_000), Nanos(5_000));
+        let mut shaper = due_at(64_000, Nanos(5_000));
         shaper.change_clock(Nanos(4_000), Nanos(100));
         assert_eq!(shaper.due(), Nanos(1_100));
         shaper.change_clock(Nanos(1_200), Nanos(10_000));

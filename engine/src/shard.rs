@@ -148,9 +148,8 @@ impl<P: Packet> Shard<P> {
     /// Whether there is a place for a packet, and which.
     #[inline]
     fn judge(&mut self, now: Nanos, packet: &P, meta: Meta) -> Result<Admitted, (Whose, DropReason)> {
-        let Some((local, record)) = self
-            .local(meta.queue_id)
-            .and_then(|at| Some((at, self.records.get(at)?)))
+        let Some((local, record)) =
+            self.local(meta.queue_id).and_then(|at| Some((at, self.records.get(at)?)))
         else {
             self.misdirected += 1;
             return Err((Whose::nobody(Direction::Down), DropReason::Removed));
@@ -161,16 +160,8 @@ impl<P: Packet> Shard<P> {
             return Err((Whose::nobody(direction), DropReason::Removed));
         };
         let control = record.kind == QueueKind::Control;
-        let queue = if control {
-            Queue::Classic
-        } else {
-            params.discipline.classify(meta.ecn, meta.rule)
-        };
-        let whose = Whose {
-            local: Some(local),
-            direction: record.direction,
-            queue,
-        };
+        let queue = if control { Queue::Classic } else { params.discipline.classify(meta.ecn, meta.rule) };
+        let whose = Whose { local: Some(local), direction: record.direction, queue };
         let lane = usize::from(meta.egress.0);
         if !self.lanes.get(lane).is_some_and(|lane| lane.up) {
             return Err((whose, DropReason::Link));
@@ -189,12 +180,7 @@ impl<P: Packet> Shard<P> {
             self.tally.control_limited(whose.direction);
             return Err((whose, DropReason::Tail));
         }
-        Ok(Admitted {
-            local,
-            whose,
-            bytes,
-            lane,
-        })
+        Ok(Admitted { local, whose, bytes, lane })
     }
 
     /// Whether control traffic stays within its part of the port.
@@ -207,12 +193,7 @@ impl<P: Packet> Shard<P> {
     /// Queues a packet, and puts its id on the wheel if it was idle.
     #[inline]
     fn accept(&mut self, now: Nanos, packet: P, admitted: Admitted) {
-        let Admitted {
-            local,
-            whose,
-            bytes,
-            lane,
-        } = admitted;
+        let Admitted { local, whose, bytes, lane } = admitted;
         self.budget.take(packet.buffers());
         self.queued += 1;
         let record = &mut self.records[local];
@@ -222,7 +203,7 @@ impl<P: Packet> Shard<P> {
             return;
         }
         let head_changed = record.packets_in(whose.queue) == 1;
-        if !record.scheduled {
+        if record.packets() == 1 || !record.scheduled {
             self.join(now, local, lane);
         }
         let record = &self.records[local];
@@ -234,20 +215,22 @@ impl<P: Packet> Shard<P> {
         }
     }
 
-    /// An idle id comes back: on the wheel of `lane`, at the wheel's time.
+    /// An idle id comes back: on the wheel of `lane`, at the wheel's time. One that is still on a wheel (see
+    /// [`Self::unschedule`]) stays there until it is looked at.
     #[inline]
     fn join(&mut self, now: Nanos, local: usize, lane: usize) {
+        let record = &self.records[local];
+        let scheduled = record.scheduled;
+        let lane = if scheduled { usize::from(record.lane) } else { lane };
         self.change_lane(now, local, lane);
         let time = self.lanes[lane].time(&self.options.ports[lane], now);
         let record = &mut self.records[local];
-        let mtu = self
-            .options
-            .profiles
-            .get(record.profile)
-            .map_or(0, |params| params.mtu);
-        record.shaper.join(time, mtu);
-        let slot = slot_from(record.shaper.due());
-        self.schedule(local, slot);
+        let mtu = self.options.profiles.get(record.profile).map_or(0, |params| params.mtu);
+        record.shaper.join(time, mtu, record.phase);
+        if !scheduled {
+            let slot = slot_from(record.shaper.due());
+            self.schedule(local, slot);
+        }
     }
 
     /// Takes an id's wait over to another port's clock.
@@ -275,10 +258,7 @@ impl<P: Packet> Shard<P> {
     )]
     fn schedule(&mut self, local: usize, slot: u64) {
         let record = &mut self.records[local];
-        if let Some(slot) = self.lanes[usize::from(record.lane)]
-            .wheel
-            .insert(local as u32, slot)
-        {
+        if let Some(slot) = self.lanes[usize::from(record.lane)].wheel.insert(local as u32, slot) {
             record.slot = slot as u32;
             record.scheduled = true;
         }
@@ -298,19 +278,13 @@ impl<P: Packet> Shard<P> {
 
     /// Tells the PI bank what waits, and the target that the served rate asks for.
     #[inline]
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "an id's place is below 2^32; targets are below 4 s"
-    )]
+    #[expect(clippy::cast_possible_truncation, reason = "an id's place is below 2^32; targets are below 4 s")]
     fn watch(&mut self, local: usize) {
         let record = &mut self.records[local];
         let Some(params) = self.options.profiles.get(record.profile) else {
             return;
         };
-        let Some((place, bank)) = params
-            .place
-            .and_then(|at| Some((at, self.options.banks.get(at)?)))
-        else {
+        let Some((place, bank)) = params.place.and_then(|at| Some((at, self.options.banks.get(at)?))) else {
             return;
         };
         let id = local as u32;
@@ -334,8 +308,7 @@ impl<P: Packet> Shard<P> {
     /// One consistent copy of a queue id's counters and state; `None` for an id not in use.
     pub fn snapshot(&mut self, id: QueueId) -> Option<QueueSnapshot> {
         let local = self.local(id)?;
-        self.tally
-            .fold_ring_drops(local, self.options.ring_drops.take(id));
+        self.tally.fold_ring_drops(local, self.options.ring_drops.take(id));
         let record = self.records.get(local).filter(|record| record.live)?;
         let [l4s, classic] = self.tally.copy(local)?;
         let params = self.options.profiles.get(record.profile)?;
@@ -345,14 +318,8 @@ impl<P: Packet> Shard<P> {
             .map(|bank| bank.p_prime(index(local)));
         let p_prime = p_prime.unwrap_or_default();
         Some(QueueSnapshot {
-            l4s: QueuePart {
-                counters: l4s,
-                queued: record.l().packets.into(),
-            },
-            classic: QueuePart {
-                counters: classic,
-                queued: record.c().packets.into(),
-            },
+            l4s: QueuePart { counters: l4s, queued: record.l().packets.into() },
+            classic: QueuePart { counters: classic, queued: record.c().packets.into() },
             p_prime,
             overload: params.discipline.pi().is_some_and(|pi| pi.is_overload(p_prime)),
         })
@@ -392,10 +359,7 @@ impl<P: Packet> Shard<P> {
 }
 
 /// A place as the PI bank counts it.
-#[expect(
-    clippy::cast_possible_truncation,
-    reason = "places are below the capacity, a u32"
-)]
+#[expect(clippy::cast_possible_truncation, reason = "places are below the capacity, a u32")]
 const fn index(local: usize) -> u32 {
     local as u32
 }

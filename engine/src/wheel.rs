@@ -75,13 +75,7 @@ impl Wheel {
         let count = (SLOTS + 1).min(entries) + entries / CHUNK_IDS + 1;
         let count = u32::try_from(count).unwrap_or(NONE - 1);
         let link = |i: u32| if i + 1 < count { i + 1 } else { NONE };
-        let chunks = (0..count)
-            .map(|i| Chunk {
-                ids: [0; CHUNK_IDS],
-                len: 0,
-                next: link(i),
-            })
-            .collect();
+        let chunks = (0..count).map(|i| Chunk { ids: [0; CHUNK_IDS], len: 0, next: link(i) }).collect();
         Self {
             heads: vec![NONE; SLOTS].into_boxed_slice(),
             used: Occupancy::new(),
@@ -220,11 +214,7 @@ struct Occupancy {
 
 impl Occupancy {
     fn new() -> Self {
-        Self {
-            slots: Box::new([0; SLOTS / 64]),
-            words: [0; SLOTS / 64 / 64],
-            top: 0,
-        }
+        Self { slots: Box::new([0; SLOTS / 64]), words: [0; SLOTS / 64 / 64], top: 0 }
     }
 
     #[inline]
@@ -266,11 +256,7 @@ impl Occupancy {
 /// The lowest bit set.
 #[inline]
 const fn lowest(word: u64) -> Option<usize> {
-    if word == 0 {
-        None
-    } else {
-        Some(word.trailing_zeros() as usize)
-    }
+    if word == 0 { None } else { Some(word.trailing_zeros() as usize) }
 }
 
 /// The bits above `bit` (0 to 63).

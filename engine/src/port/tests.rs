@@ -27,18 +27,11 @@ fn shards_together_send_at_the_ports_rate() {
         let mut purses: Vec<Purse> = (0..3).map(|_| Purse::default()).collect();
         let start = Nanos::from_secs(5);
         run(&port, &mut purses, start, start + Nanos::from_millis(100));
-        let sent = run(
-            &port,
-            &mut purses,
-            start + Nanos::from_millis(100),
-            start + Nanos::from_millis(1_100),
-        );
+        let sent =
+            run(&port, &mut purses, start + Nanos::from_millis(100), start + Nanos::from_millis(1_100));
         let bytes = sent * (1_000 + u64::from(PORT_FRAME_OVERHEAD));
         let off = (bytes * 8).abs_diff(bps);
-        assert!(
-            off <= bps / 10_000 + 3 * 8 * QUANTUM_BYTES.1,
-            "{bps}: {off} b/s off"
-        );
+        assert!(off <= bps / 10_000 + 3 * 8 * QUANTUM_BYTES.1, "{bps}: {off} b/s off");
     }
 }
 
@@ -54,10 +47,7 @@ fn an_idle_port_bursts_no_more_than_its_ring_may_hold() {
         bytes += 1_524;
     }
     let allowed = bps * PORT_BURST.0 / 8_000_000_000;
-    assert!(
-        (allowed..allowed + 2 * purse.quantum + 1_524).contains(&bytes),
-        "{bytes} of {allowed}"
-    );
+    assert!((allowed..allowed + 2 * purse.quantum + 1_524).contains(&bytes), "{bytes} of {allowed}");
 }
 
 #[test]
@@ -92,10 +82,7 @@ fn an_overdraft_is_paid_back() {
 fn the_rate_comes_from_the_configuration_or_the_link() {
     let gigabit = Some(BitsPerSec(1_000_000_000));
     assert_eq!(PortShared::shaper_rate(Some(7), gigabit), Some(BitsPerSec(7)));
-    assert_eq!(
-        PortShared::shaper_rate(None, gigabit),
-        Some(BitsPerSec(995_000_000))
-    );
+    assert_eq!(PortShared::shaper_rate(None, gigabit), Some(BitsPerSec(995_000_000)));
     assert_eq!(PortShared::shaper_rate(None, Some(BitsPerSec(0))), None);
     assert_eq!(PortShared::shaper_rate(None, None), None);
 }

@@ -22,10 +22,7 @@ impl<P: Packet> Shard<P> {
     pub fn apply(&mut self, now: Nanos, change: Change) {
         self.now = self.now.max(now);
         let (Change::Create { id, .. } | Change::Update { id, .. } | Change::Remove { id }) = change;
-        let Some((local, live)) = self
-            .local(id)
-            .and_then(|at| Some((at, self.records.get(at)?.live)))
-        else {
+        let Some((local, live)) = self.local(id).and_then(|at| Some((at, self.records.get(at)?.live))) else {
             self.misdirected += 1;
             return;
         };
@@ -33,9 +30,9 @@ impl<P: Packet> Shard<P> {
             Change::Create { spec, .. } | Change::Update { spec, .. } if !self.makes_sense(&spec) => {
                 self.misdirected += 1;
             }
-            Change::Create { spec, .. } if !live => self.create(now, id, local, &spec),
+            Change::Create { spec, .. } if !live => self.create(id, local, &spec),
             Change::Create { spec, .. } | Change::Update { spec, .. } if live => {
-                self.update(now, id, local, &spec)
+                self.update(now, id, local, &spec);
             }
             Change::Remove { .. } if live => self.remove(local),
             _ => self.misdirected += 1,
@@ -47,28 +44,20 @@ impl<P: Packet> Shard<P> {
             && usize::from(spec.egress_hint.0) < self.lanes.len()
     }
 
-    fn create(&mut self, now: Nanos, id: QueueId, local: usize, spec: &QueueSpec) {
+    fn create(&mut self, id: QueueId, local: usize, spec: &QueueSpec) {
         let Some(params) = self.options.profiles.get(spec.profile) else {
             return;
         };
         // an entry of the id's former life may still be on a wheel: see `unschedule`
-        let Record {
-            scheduled,
-            slot,
-            lane,
-            ..
-        } = self.records[local];
+        let Record { scheduled, slot, lane, .. } = self.records[local];
         let lane = if scheduled { lane } else { spec.egress_hint.0 };
-        let at = usize::from(lane);
-        let time = match spec.kind {
-            QueueKind::Control => now,
-            QueueKind::Subscriber | QueueKind::Unknown => self.lanes[at].time(&self.options.ports[at], now),
-        };
         let rate = self.rate_of(spec);
         let record = &mut self.records[local];
         *record = Record::default();
-        record.shaper = Shaper::new(rate, time);
-        record.aqm = params.discipline.state(phase(self.options.seed, id));
+        record.shaper = Shaper::new(rate);
+        let phase = phase(self.options.seed, id);
+        record.aqm = params.discipline.state(phase);
+        record.phase = low_bits(phase);
         record.limit_bytes = params.limit_bytes(rate);
         record.profile = spec.profile;
         (record.direction, record.kind) = (spec.direction, spec.kind);
@@ -83,11 +72,7 @@ impl<P: Packet> Shard<P> {
     /// Control and unknown ids are few and looked after by name.
     fn reserve(&mut self, local: usize, spec: &QueueSpec) {
         if spec.kind != QueueKind::Subscriber && self.reserved.len() < self.reserved.capacity() {
-            self.reserved.push(Reserved {
-                local,
-                port: spec.egress_hint,
-                open: spec.rate.0 == 0,
-            });
+            self.reserved.push(Reserved { local, port: spec.egress_hint, open: spec.rate.0 == 0 });
         }
     }
 
@@ -95,7 +80,7 @@ impl<P: Packet> Shard<P> {
         let record = &self.records[local];
         if record.kind != spec.kind || record.direction != spec.direction {
             self.remove(local);
-            return self.create(now, id, local, spec);
+            return self.create(id, local, spec);
         }
         if record.profile != spec.profile {
             self.change_profile(id, local, spec.profile);
@@ -170,10 +155,7 @@ impl<P: Packet> Shard<P> {
         let Some(params) = self.options.profiles.get(record.profile) else {
             return;
         };
-        let Some((place, bank)) = params
-            .place
-            .and_then(|at| Some((at, self.options.banks.get(at)?)))
-        else {
+        let Some((place, bank)) = params.place.and_then(|at| Some((at, self.options.banks.get(at)?))) else {
             return;
         };
         let served = self.lanes[usize::from(record.lane)].served(record.plan());
@@ -191,11 +173,7 @@ impl<P: Packet> Shard<P> {
         let record = &mut self.records[local];
         record.live = false;
         record.watched = false;
-        let place = self
-            .options
-            .profiles
-            .get(record.profile)
-            .and_then(|params| params.place);
+        let place = self.options.profiles.get(record.profile).and_then(|params| params.place);
         if let Some(bank) = place.and_then(|place| self.options.banks.get(place)) {
             bank.clear(index(local));
         }
@@ -218,22 +196,14 @@ impl<P: Packet> Shard<P> {
         {
             lane.control = lane.control.saturating_sub(1);
         }
-        let whose = Whose {
-            local: Some(local),
-            direction: record.direction,
-            queue,
-        };
+        let whose = Whose { local: Some(local), direction: record.direction, queue };
         self.tally.dropped(whose, reason, meta.ecn);
         true
     }
 
     /// What an id's rate is: control and unknown traffic without one of their own take it from their port.
     fn rate_of(&self, spec: &QueueSpec) -> BitsPerSec {
-        let port = self
-            .options
-            .ports
-            .get(usize::from(spec.egress_hint.0))
-            .and_then(PortShared::rate);
+        let port = self.options.ports.get(usize::from(spec.egress_hint.0)).and_then(PortShared::rate);
         match spec.kind {
             _ if spec.rate.0 > 0 => spec.rate,
             QueueKind::Control => {
@@ -246,11 +216,7 @@ impl<P: Packet> Shard<P> {
     /// A port's rate has changed: so have the rates taken from it.
     pub(super) fn follow_port_rate(&mut self, now: Nanos, port: PortId) {
         for at in 0..self.reserved.len() {
-            let Reserved {
-                local,
-                port: of,
-                open,
-            } = self.reserved[at];
+            let Reserved { local, port: of, open } = self.reserved[at];
             if open && of == port {
                 let record = &self.records[local];
                 let spec = QueueSpec {
@@ -291,11 +257,7 @@ impl<P: Packet> Shard<P> {
     fn clear_lane(&mut self, now: Nanos, lane: usize) {
         while let Some((slot, id)) = self.lanes[lane].wheel.take_any() {
             let local = id as usize;
-            let Some(record) = self
-                .records
-                .get_mut(local)
-                .filter(|record| record.is_at(lane, slot))
-            else {
+            let Some(record) = self.records.get_mut(local).filter(|record| record.is_at(lane, slot)) else {
                 continue;
             };
             record.scheduled = false;
@@ -309,12 +271,8 @@ impl<P: Packet> Shard<P> {
     fn drop_dead(&mut self, local: usize) {
         for queue in Queue::BOTH {
             for _ in 0..self.records[local].packets_in(queue) {
-                let egress = self.records[local]
-                    .front::<P>(queue)
-                    .map(|meta| usize::from(meta.egress.0));
-                let alive = egress
-                    .and_then(|egress| self.lanes.get(egress))
-                    .is_some_and(|lane| lane.up);
+                let egress = self.records[local].front::<P>(queue).map(|meta| usize::from(meta.egress.0));
+                let alive = egress.and_then(|egress| self.lanes.get(egress)).is_some_and(|lane| lane.up);
                 if alive {
                     self.rotate(local, queue);
                 } else {
@@ -344,9 +302,8 @@ impl<P: Packet> Shard<P> {
         match params.discipline.select(&record.aqm, record.l(), record.c()) {
             None => params.discipline.drained(&mut record.aqm),
             Some(queue) => {
-                let egress = record
-                    .front::<P>(queue)
-                    .map_or(usize::from(record.lane), |meta| meta.egress.0.into());
+                let egress =
+                    record.front::<P>(queue).map_or(usize::from(record.lane), |meta| meta.egress.0.into());
                 self.change_lane(now, local, egress);
                 let due = slot_from(self.records[local].shaper.due());
                 self.schedule(local, due);
@@ -356,11 +313,14 @@ impl<P: Packet> Shard<P> {
     }
 }
 
+/// Sixteen of a seed's bits.
+#[expect(clippy::cast_possible_truncation, reason = "takes the low bits")]
+const fn low_bits(seed: u64) -> u16 {
+    seed as u16
+}
+
 /// The half of a slot's number that records keep.
-#[expect(
-    clippy::cast_possible_truncation,
-    reason = "slots within the horizon differ in it"
-)]
+#[expect(clippy::cast_possible_truncation, reason = "slots within the horizon differ in it")]
 const fn low_half(slot: u64) -> u32 {
     slot as u32
 }

@@ -2,13 +2,13 @@
 //! A lane: one shard's view of one port: its wheel, its clock, its purse of the port's shaper.
 //!
 //! The wheel runs in virtual time: real time less the port's slip (which all shards share) less what this lcore
-//! alone fell `behind`. Due work may wait for [`LAG_ALLOWED`]; beyond that the clock slips, for all of the port
+//! alone fell `behind`. Due work may wait for the lag that [`Purse::lag_allowed`] grants; beyond that the clock slips, for all of the port
 //! where the port refused packets, for this lane alone where the lcore stalled or could not keep up. So the
 //! wheel catches up by no more than the allowance, ever.
 
 use aqm::{Nanos, Pace};
 
-use crate::port::{LAG_ALLOWED, PortShared, Purse};
+use crate::port::{PortShared, Purse};
 use crate::wheel::{Wheel, slot_at, slot_time};
 
 /// An lcore that polls keeps its calls closer together than this.
@@ -31,6 +31,7 @@ pub(crate) struct Lane {
     /// Control packets that wait for this port.
     pub(crate) control: u32,
     behind: Nanos,
+    lag_allowed: Nanos,
     /// Until when the port is known to have refused packets.
     refused_until: Nanos,
     /// 1 / clock speed, 16.16.
@@ -48,6 +49,7 @@ impl Lane {
             stale: 0,
             control: 0,
             behind: Nanos::ZERO,
+            lag_allowed: Purse::default().lag_allowed(),
             refused_until: Nanos::ZERO,
             slowness: 1 << 16,
             speed_at: Nanos::ZERO,
@@ -73,6 +75,16 @@ impl Lane {
         slot_time(self.wheel.current())
     }
 
+    /// Follows the port's rate; whether it has changed.
+    #[inline]
+    pub(crate) fn follow_rate(&mut self, port: &PortShared) -> bool {
+        let changed = self.purse.set_rate(port.rate());
+        if changed {
+            self.lag_allowed = self.purse.lag_allowed();
+        }
+        changed
+    }
+
     /// Begins a visit to the port: lets the clock slip by what due work waited too long.
     pub(crate) fn begin(&mut self, port: &PortShared, now: Nanos, room: usize) {
         self.slip(port, now);
@@ -90,14 +102,10 @@ impl Lane {
         let Some(first) = self.wheel.first() else { return };
         let seen = port.slip();
         let lag = now.since(seen).since(self.behind).since(slot_time(first));
-        let excess = lag.since(LAG_ALLOWED);
+        let excess = lag.since(self.lag_allowed);
         if excess > Nanos::ZERO {
             let stall = now.since(self.refused_until);
-            let own = if stall > POLL_GAP {
-                stall.min(excess)
-            } else {
-                Nanos::ZERO
-            };
+            let own = if stall > POLL_GAP { stall.min(excess) } else { Nanos::ZERO };
             self.behind += own;
             port.slip_by(seen, excess.since(own));
         }
@@ -130,11 +138,7 @@ impl Lane {
 }
 
 /// 1 / speed in 16.16.
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "between 1 and 1 / SLOWEST"
-)]
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 1 and 1 / SLOWEST")]
 fn slowness(speed: f64) -> u32 {
     (ONE / speed.clamp(SLOWEST, 1.0)) as u32
 }
@@ -163,10 +167,8 @@ mod tests {
         let after = START + Nanos::from_millis(5);
         lane.begin(&port, after, 32);
         assert_eq!(port.slip(), Nanos::ZERO);
-        let lag = lane
-            .virtual_at(&port, after)
-            .since(slot_time(lane.wheel.current()));
-        assert_eq!(lag, LAG_ALLOWED);
+        let lag = lane.virtual_at(&port, after).since(slot_time(lane.wheel.current()));
+        assert_eq!(lag, lane.lag_allowed);
     }
 
     #[test]
@@ -177,7 +179,7 @@ mod tests {
             lane.begin(&port, now, 0);
             now += Nanos::from_micros(10);
         }
-        assert!(port.slip() > Nanos::from_micros(4_700), "{:?}", port.slip());
+        assert!(port.slip() > Nanos::from_micros(3_900), "{:?}", port.slip());
         assert_eq!(lane.behind, Nanos::ZERO);
     }
 

@@ -31,6 +31,8 @@ pub(crate) struct Record<F> {
     /// The PI target in force, in units of 1024 ns.
     pub(crate) target: u32,
     pub(crate) profile: u16,
+    /// What keeps it out of step with others: see [`Shaper::join`].
+    pub(crate) phase: u16,
     /// The port on whose wheel it is.
     pub(crate) lane: u8,
     pub(crate) direction: Direction,
@@ -44,10 +46,7 @@ pub(crate) struct Record<F> {
 }
 
 // with FIFOs of 8 bytes, as those of mbufs are
-const _: () = assert!(
-    size_of::<Record<[u32; 2]>>() <= 128,
-    "the hot record is two cache lines"
-);
+const _: () = assert!(size_of::<Record<[u32; 2]>>() <= 128, "the hot record is two cache lines");
 
 impl<F: Default> Default for Record<F> {
     fn default() -> Self {
@@ -61,6 +60,7 @@ impl<F: Default> Default for Record<F> {
             slot: 0,
             target: 0,
             profile: 0,
+            phase: 0,
             lane: 0,
             direction: Direction::Down,
             kind: QueueKind::Subscriber,
@@ -153,11 +153,7 @@ impl<F> Record<F> {
         let meta = packet.meta();
         let bytes = line_bytes(params.overhead, meta.l3_bytes);
         waits.packets = waits.packets.saturating_sub(1);
-        waits.bytes = if waits.packets == 0 {
-            0
-        } else {
-            waits.bytes.saturating_sub(bytes)
-        };
+        waits.bytes = if waits.packets == 0 { 0 } else { waits.bytes.saturating_sub(bytes) };
         self.buffers = self.buffers.saturating_sub(packet.buffers());
         Some((packet, meta, bytes))
     }
@@ -171,9 +167,7 @@ impl<F> Record<F> {
             waits.bytes = 0;
             for _ in 0..waits.packets {
                 let Some(packet) = fifo.pop() else { break };
-                waits.bytes = waits
-                    .bytes
-                    .saturating_add(line_bytes(params.overhead, packet.meta().l3_bytes));
+                waits.bytes = waits.bytes.saturating_add(line_bytes(params.overhead, packet.meta().l3_bytes));
                 fifo.push(packet);
             }
         }

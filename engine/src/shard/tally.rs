@@ -29,27 +29,18 @@ pub(crate) struct Whose {
 impl Whose {
     /// Of an id that is not there.
     pub(crate) const fn nobody(direction: Direction) -> Self {
-        Self {
-            local: None,
-            direction,
-            queue: Queue::Classic,
-        }
+        Self { local: None, direction, queue: Queue::Classic }
     }
 }
 
 impl Tally {
     pub(crate) fn new(shard: Arc<ShardCounters>, capacity: usize) -> Self {
-        Self {
-            shard,
-            queues: (0..capacity).map(|_| Default::default()).collect(),
-        }
+        Self { shard, queues: (0..capacity).map(|_| Default::default()).collect() }
     }
 
     #[inline]
     fn queue(&mut self, whose: Whose) -> Option<&mut QueueCounters> {
-        self.queues
-            .get_mut(whose.local?)
-            .map(|queues| &mut queues[whose.queue as usize])
+        self.queues.get_mut(whose.local?).map(|queues| &mut queues[whose.queue as usize])
     }
 
     /// A packet came.

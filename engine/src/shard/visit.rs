@@ -57,7 +57,7 @@ impl<P: Packet> Shard<P> {
         };
         let before = out.len();
         let room = room.min(out.capacity() - before);
-        let rate_changed = state.purse.set_rate(shared.rate());
+        let rate_changed = state.follow_rate(shared);
         state.begin(shared, now, room);
         let virtual_now = state.virtual_at(shared, now);
         let up = state.up;
@@ -65,13 +65,7 @@ impl<P: Packet> Shard<P> {
             self.follow_port_rate(now, port);
         }
         if up && room > 0 {
-            let call = Call {
-                now,
-                stamp: Stamp::at(now),
-                lane,
-                limit: before + room,
-                virtual_now,
-            };
+            let call = Call { now, stamp: Stamp::at(now), lane, limit: before + room, virtual_now };
             self.send_control(&call, out);
             self.turn(&call, out, 2 * room + SPARE_VISITS);
         }
@@ -85,11 +79,7 @@ impl<P: Packet> Shard<P> {
                 return;
             }
             let lane = &mut self.lanes[call.lane];
-            let Some(first) = lane
-                .wheel
-                .first()
-                .filter(|&first| slot_time(first) <= call.virtual_now)
-            else {
+            let Some(first) = lane.wheel.first().filter(|&first| slot_time(first) <= call.virtual_now) else {
                 return lane.wheel.advance(slot_at(call.virtual_now));
             };
             lane.wheel.advance(first);
@@ -108,11 +98,7 @@ impl<P: Packet> Shard<P> {
     fn visit(&mut self, call: &Call, local: usize, out: &mut Vec<P>) {
         let lane = &mut self.lanes[call.lane];
         let slot = lane.wheel.current();
-        let Some(record) = self
-            .records
-            .get_mut(local)
-            .filter(|record| record.is_at(call.lane, slot))
-        else {
+        let Some(record) = self.records.get_mut(local).filter(|record| record.is_at(call.lane, slot)) else {
             lane.stale = lane.stale.saturating_sub(1);
             return;
         };
@@ -160,9 +146,7 @@ impl<P: Packet> Shard<P> {
             if out.len() >= limit || drops >= VISIT_DROPS {
                 return End::Again;
             }
-            let egress = record
-                .front::<P>(queue)
-                .map_or(call.lane, |meta| usize::from(meta.egress.0));
+            let egress = record.front::<P>(queue).map_or(call.lane, |meta| usize::from(meta.egress.0));
             if egress != call.lane {
                 if self.lanes.get(egress).is_some_and(|lane| lane.up) {
                     return End::Move(egress);
@@ -207,25 +191,9 @@ impl<P: Packet> Shard<P> {
             _ => Prob::ZERO,
         };
         let sojourn = call.stamp.since(meta.arrival);
-        let head = Head {
-            queue,
-            ecn: meta.ecn,
-            rule: meta.rule,
-            bytes,
-            sojourn,
-            step_eligible: true,
-        };
-        let left = Left {
-            l,
-            c,
-            pace: served,
-            p_prime,
-        };
-        let whose = Whose {
-            local: Some(local),
-            direction: record.direction,
-            queue,
-        };
+        let head = Head { queue, ecn: meta.ecn, rule: meta.rule, bytes, sojourn, step_eligible: true };
+        let left = Left { l, c, pace: served, p_prime };
+        let whose = Whose { local: Some(local), direction: record.direction, queue };
         match params.discipline.decide(&mut record.aqm, &head, &left) {
             Verdict::Pass => {}
             Verdict::Mark(_) => {
@@ -233,11 +201,7 @@ impl<P: Packet> Shard<P> {
                 self.tally.marked(whose);
             }
             Verdict::Drop(cause) => {
-                let reason = if cause == Cause::Overload {
-                    DropReason::Overload
-                } else {
-                    DropReason::Aqm
-                };
+                let reason = if cause == Cause::Overload { DropReason::Overload } else { DropReason::Aqm };
                 self.tally.dropped(whose, reason, meta.ecn);
                 return None;
             }
@@ -246,8 +210,7 @@ impl<P: Packet> Shard<P> {
         let other_waits = record.packets_in(queue.other()) > 0;
         params.discipline.sent(&mut record.aqm, queue, bytes, other_waits);
         self.lanes[call.lane].purse.spend(packet.frame_bytes());
-        self.tally
-            .forwarded(whose, meta.l3_bytes.into(), delay_units(call.stamp, meta.arrival));
+        self.tally.forwarded(whose, meta.l3_bytes.into(), delay_units(call.stamp, meta.arrival));
         Some(packet)
     }
 
@@ -268,9 +231,7 @@ impl<P: Packet> Shard<P> {
     fn control_waits(&self, lane: usize, local: usize) -> bool {
         let record = &self.records[local];
         record.kind == QueueKind::Control
-            && record
-                .front::<P>(Queue::Classic)
-                .is_some_and(|meta| usize::from(meta.egress.0) == lane)
+            && record.front::<P>(Queue::Classic).is_some_and(|meta| usize::from(meta.egress.0) == lane)
     }
 
     fn depart_control(&mut self, call: &Call, local: usize) -> Option<P> {
@@ -282,13 +243,8 @@ impl<P: Packet> Shard<P> {
         let lane = &mut self.lanes[call.lane];
         lane.control = lane.control.saturating_sub(1);
         lane.purse.spend(packet.frame_bytes());
-        let whose = Whose {
-            local: Some(local),
-            direction: record.direction,
-            queue: Queue::Classic,
-        };
-        self.tally
-            .forwarded(whose, meta.l3_bytes.into(), delay_units(call.stamp, meta.arrival));
+        let whose = Whose { local: Some(local), direction: record.direction, queue: Queue::Classic };
+        self.tally.forwarded(whose, meta.l3_bytes.into(), delay_units(call.stamp, meta.arrival));
         Some(packet)
     }
 
