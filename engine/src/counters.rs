@@ -140,6 +140,21 @@ impl QueueCounters {
         self.forwarded
     }
 
+    /// Their bytes, overhead not counted.
+    pub fn forwarded_bytes(&self) -> u64 {
+        self.forwarded_bytes
+    }
+
+    /// The sum of their delays in microseconds.
+    pub fn delay_sum_us(&self) -> f64 {
+        self.delay.sum_us()
+    }
+
+    /// Packets changed to CE here.
+    pub fn marked_packets(&self) -> u64 {
+        self.marked
+    }
+
     /// All packets dropped here.
     pub fn dropped_packets(&self) -> u64 {
         self.dropped_ect + self.dropped_not_ect + self.dropped_tail + self.dropped_pool + self.dropped_other

@@ -113,6 +113,11 @@ impl Default for Histogram {
 }
 
 impl Histogram {
+    /// The sum of all values in microseconds.
+    pub fn sum_us(&self) -> f64 {
+        micros(self.sum)
+    }
+
     /// Adds a value, in units of 64 ns.
     #[inline]
     #[expect(

@@ -147,6 +147,17 @@ pub enum RegistryError {
     Table(#[from] TableError),
 }
 
+impl RegistryError {
+    /// The subscriber whose edit cannot be, if it is one's.
+    pub fn id(&self) -> Option<&str> {
+        match self {
+            Self::UnknownProfile { id, .. } | Self::UnknownPort { id, .. } => Some(id),
+            Self::Conflict(Conflict { claimant, .. }) => Some(claimant),
+            Self::Full { .. } | Self::Stale { .. } | Self::Options(_) | Self::Table(_) => None,
+        }
+    }
+}
+
 /// A subscriber as the registry knows it.
 #[derive(Clone, Debug)]
 struct Record {
@@ -253,20 +264,13 @@ impl Registry {
     /// Whose a queue id is, and in which direction.
     pub fn owner(&self, id: QueueId) -> Option<(&str, Direction)> {
         let record = self.records.get(id.0 as usize / 2)?.as_ref()?;
-        let direction = if id == record.down {
-            Direction::Down
-        } else {
-            Direction::Up
-        };
+        let direction = if id == record.down { Direction::Down } else { Direction::Up };
         Some((&record.name, direction))
     }
 
     /// All subscribers with their down and up ids, in the order of their ids.
     pub fn subscribers(&self) -> impl Iterator<Item = (&str, QueueId, QueueId)> {
-        self.records
-            .iter()
-            .flatten()
-            .map(|record| (&*record.name, record.down, record.up()))
+        self.records.iter().flatten().map(|record| (&*record.name, record.down, record.up()))
     }
 
     /// The shard of a queue id.
@@ -280,22 +284,14 @@ impl Registry {
     /// them.
     pub fn reserved(&self, port: PortId) -> Reserved {
         let first = u32::from(port.0) * 2 + u32::from(port.0 & 1);
-        Reserved {
-            unknown: QueueId(first),
-            control: partner(QueueId(first)),
-        }
+        Reserved { unknown: QueueId(first), control: partner(QueueId(first)) }
     }
 
     /// Changes that create the reserved ids; the first thing the shards get.
     pub fn create_reserved(&self) -> Vec<Routed> {
-        let specs = self
-            .ports
-            .iter()
-            .zip(0..)
-            .flat_map(|(port, number)| self.reserved_specs(port, PortId(number)));
-        specs
-            .map(|(id, spec)| self.routed(Change::Create { id, spec }))
-            .collect()
+        let specs =
+            self.ports.iter().zip(0..).flat_map(|(port, number)| self.reserved_specs(port, PortId(number)));
+        specs.map(|(id, spec)| self.routed(Change::Create { id, spec })).collect()
     }
 
     /// Takes note of a port's rate, as when its link comes up; the changes that follow from it.
@@ -306,9 +302,7 @@ impl Registry {
         }
         let known = self.ports.get(usize::from(port.0)).into_iter();
         let specs = known.flat_map(|known| self.reserved_specs(known, port));
-        specs
-            .map(|(id, spec)| self.routed(Change::Update { id, spec }))
-            .collect()
+        specs.map(|(id, spec)| self.routed(Change::Update { id, spec })).collect()
     }
 
     fn reserved_specs(&self, port: &RegistryPort, number: PortId) -> [(QueueId, QueueSpec); 2] {
@@ -350,10 +344,7 @@ impl Registry {
 
     fn routed(&self, change: Change) -> Routed {
         let (Change::Create { id, .. } | Change::Update { id, .. } | Change::Remove { id }) = change;
-        Routed {
-            shard: self.shard(id),
-            change,
-        }
+        Routed { shard: self.shard(id), change }
     }
 }
 
@@ -367,17 +358,10 @@ fn check(options: &RegistryOptions) -> Result<u32, String> {
         return Err(format!("{ports} ports are more than {}", u8::MAX));
     }
     if let Some(port) = options.ports.iter().find(|port| u32::from(port.peer.0) >= ports) {
-        return Err(format!(
-            "peer {} of port \"{}\" is none of the {ports} ports",
-            port.peer.0, port.name
-        ));
+        return Err(format!("peer {} of port \"{}\" is none of the {ports} ports", port.peer.0, port.name));
     }
     if ports * 2 > options.capacity {
-        return Err(format!(
-            "{ports} ports need {} queue ids of {}",
-            ports * 2,
-            options.capacity
-        ));
+        return Err(format!("{ports} ports need {} queue ids of {}", ports * 2, options.capacity));
     }
     Ok(ports)
 }

@@ -18,7 +18,7 @@ fn run(steps: &[(u64, bool)], until: u64) -> Vec<(u64, OverloadEvent)> {
     for second in 0..=until {
         for &(_, on) in steps.iter().filter(|(when, _)| *when == second) {
             monitor.set(at(second), QueueId(7), on, &mut |event| {
-                events.push((second, event))
+                events.push((second, event));
             });
         }
         monitor.poll(at(second), &mut |event| events.push((second, event)));

@@ -40,15 +40,7 @@ impl IdPool {
     pub(super) fn new(shards: u32, first: u32, capacity: u32) -> Self {
         let end = (capacity / 2).max(first);
         let down = vec![0; shards as usize];
-        Self {
-            shards,
-            fresh: first,
-            end,
-            free: VecDeque::new(),
-            resting: VecDeque::new(),
-            ticket: 0,
-            down,
-        }
+        Self { shards, fresh: first, end, free: VecDeque::new(), resting: VecDeque::new(), ticket: 0, down }
     }
 
     /// Pairs that can be picked now.
@@ -71,12 +63,7 @@ impl IdPool {
         let ids = pairs.map(|pair| orient(pair, self.shards, &mut down)).collect();
         let reused = count.min(self.free.len());
         let fresh = u32::try_from(count - reused).unwrap_or(u32::MAX);
-        Some(Picked {
-            ids,
-            reused,
-            fresh,
-            down,
-        })
+        Some(Picked { ids, reused, fresh, down })
     }
 
     /// Takes what was picked; nothing may have been taken or given back since.
@@ -98,8 +85,7 @@ impl IdPool {
                 *load -= 1;
             }
         }
-        self.resting
-            .push_back((ticket, down_ids.iter().map(|id| id.0 / 2).collect()));
+        self.resting.push_back((ticket, down_ids.iter().map(|id| id.0 / 2).collect()));
         ticket
     }
 

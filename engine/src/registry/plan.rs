@@ -95,10 +95,7 @@ impl Registry {
         for (place, edit) in edits.iter().enumerate() {
             last.insert(edit.name(), place);
         }
-        let counts = edits
-            .iter()
-            .enumerate()
-            .filter(|(place, edit)| last.get(edit.name()) == Some(place));
+        let counts = edits.iter().enumerate().filter(|(place, edit)| last.get(edit.name()) == Some(place));
         let mut wanted = Vec::new();
         let mut gone = Vec::new();
         for (_, edit) in counts {
@@ -129,12 +126,8 @@ impl Registry {
 
     /// What a record should become; `None` if it is that already.
     fn wanted<'a>(&self, subscriber: &'a Subscriber) -> Result<Option<Wanted<'a>>, RegistryError> {
-        let port = subscriber
-            .matches
-            .port
-            .as_deref()
-            .map(|name| self.access_port(subscriber, name))
-            .transpose()?;
+        let port =
+            subscriber.matches.port.as_deref().map(|name| self.access_port(subscriber, name)).transpose()?;
         let mut keys: Vec<_> = subscriber.keys().map(|key| (Key::of(&key, port), key)).collect();
         keys.sort_unstable_by_key(|(key, _)| *key);
         keys.dedup_by_key(|(key, _)| *key);
@@ -142,11 +135,7 @@ impl Registry {
         let same = self.record(&subscriber.id).is_some_and(|record| {
             record.specs == specs && record.keys.iter().eq(keys.iter().map(|(key, _)| key))
         });
-        Ok((!same).then_some(Wanted {
-            subscriber,
-            keys,
-            specs,
-        }))
+        Ok((!same).then_some(Wanted { subscriber, keys, specs }))
     }
 
     fn access_port(&self, subscriber: &Subscriber, name: &str) -> Result<PortId, RegistryError> {
@@ -154,32 +143,18 @@ impl Registry {
         ports
             .find(|(port, _)| port.name == name && port.role == Role::Access)
             .map(|(_, number)| PortId(number))
-            .ok_or_else(|| RegistryError::UnknownPort {
-                id: subscriber.id.clone(),
-                port: name.to_owned(),
-            })
+            .ok_or_else(|| RegistryError::UnknownPort { id: subscriber.id.clone(), port: name.to_owned() })
     }
 
     /// What its two queue ids are to do. A record without a port is expected on the first access port.
     fn specs(&self, subscriber: &Subscriber, port: Option<PortId>) -> Result<[QueueSpec; 2], RegistryError> {
-        let profile =
-            self.profiles
-                .index(&subscriber.profile)
-                .ok_or_else(|| RegistryError::UnknownProfile {
-                    id: subscriber.id.clone(),
-                    profile: subscriber.profile.clone(),
-                })?;
+        let profile = self.profiles.index(&subscriber.profile).ok_or_else(|| {
+            RegistryError::UnknownProfile { id: subscriber.id.clone(), profile: subscriber.profile.clone() }
+        })?;
         let mut ports = self.ports.iter().zip(0..);
-        let first = || {
-            ports
-                .find(|(port, _)| port.role == Role::Access)
-                .map(|(_, number)| PortId(number))
-        };
+        let first = || ports.find(|(port, _)| port.role == Role::Access).map(|(_, number)| PortId(number));
         let access = port.or_else(first).unwrap_or_default();
-        let core = self
-            .ports
-            .get(usize::from(access.0))
-            .map_or(access, |port| port.peer);
+        let core = self.ports.get(usize::from(access.0)).map_or(access, |port| port.peer);
         let spec = |direction, bps, egress_hint| QueueSpec {
             rate: BitsPerSec(bps),
             profile,
@@ -208,12 +183,9 @@ impl Registry {
                     let holder = claimed.get(&rival).copied().or_else(outside);
                     if let Some(holder) = holder.filter(|holder| *holder != want.subscriber.id) {
                         let claimant = want.subscriber.id.clone();
-                        return Err(Conflict {
-                            key: named.to_string(),
-                            holder: holder.to_owned(),
-                            claimant,
-                        }
-                        .into());
+                        return Err(
+                            Conflict { key: named.to_string(), holder: holder.to_owned(), claimant }.into()
+                        );
                     }
                 }
                 claimed.insert(*key, &*want.subscriber.id);
@@ -226,14 +198,8 @@ impl Registry {
     /// any.
     fn rivals(&self, key: Key) -> impl Iterator<Item = Key> + use<'_> {
         let other = key.ported().then_some(key.any_port());
-        let access = self
-            .ports
-            .iter()
-            .zip(0..)
-            .filter(|(port, _)| port.role == Role::Access);
-        let on_ports = access
-            .map(move |(_, number)| key.port(PortId(number)))
-            .filter(move |_| !key.ported());
+        let access = self.ports.iter().zip(0..).filter(|(port, _)| port.role == Role::Access);
+        let on_ports = access.map(move |(_, number)| key.port(PortId(number))).filter(move |_| !key.ported());
         [key].into_iter().chain(other).chain(on_ports)
     }
 
@@ -246,10 +212,7 @@ impl Registry {
     }
 
     fn draw_up(&self, wanted: Vec<Wanted<'_>>, gone: Vec<QueueId>) -> Result<Plan, RegistryError> {
-        let new = wanted
-            .iter()
-            .filter(|want| !self.names.contains_key(&*want.subscriber.id))
-            .count();
+        let new = wanted.iter().filter(|want| !self.names.contains_key(&*want.subscriber.id)).count();
         let picked = self.pool.pick(new).ok_or_else(|| RegistryError::Full {
             needed: new,
             free: self.pool.available(),
@@ -266,22 +229,11 @@ impl Registry {
             };
             let name = old.map_or_else(|| Arc::from(&*want.subscriber.id), |old| Arc::clone(&old.name));
             let keys = want.keys.into_iter().map(|(key, _)| key).collect();
-            let record = Record {
-                name,
-                down,
-                specs: want.specs,
-                keys,
-            };
+            let record = Record { name, down, specs: want.specs, keys };
             before.extend(self.shard_changes(old, &record));
             records.push(record);
         }
-        Ok(Plan {
-            before,
-            made_on: self.commits,
-            picked,
-            records,
-            gone,
-        })
+        Ok(Plan { before, made_on: self.commits, picked, records, gone })
     }
 
     fn shard_changes(&self, old: Option<&Record>, new: &Record) -> Vec<Routed> {
@@ -300,10 +252,7 @@ impl Registry {
     /// When the plan is stale, or the table had to be rebuilt and could not be; nothing has changed.
     pub fn commit(&mut self, plan: Plan) -> Result<Committed, RegistryError> {
         if plan.made_on != self.commits {
-            return Err(RegistryError::Stale {
-                plan: plan.made_on,
-                commits: self.commits,
-            });
+            return Err(RegistryError::Stale { plan: plan.made_on, commits: self.commits });
         }
         let moves = self.moves(&plan);
         if self.insert(&moves.inserts) {
@@ -332,24 +281,11 @@ impl Registry {
                     .filter(|key| !old.is_some_and(|old| old.has(key)))
                     .map(|key| (*key, new.down.0)),
             );
-            freed.extend(
-                old.into_iter()
-                    .flat_map(|old| old.keys.iter())
-                    .filter(|key| !new.has(key)),
-            );
+            freed.extend(old.into_iter().flat_map(|old| old.keys.iter()).filter(|key| !new.has(key)));
         }
-        freed.extend(
-            plan.gone
-                .iter()
-                .filter_map(|id| self.at(*id))
-                .flat_map(|old| old.keys.iter()),
-        );
+        freed.extend(plan.gone.iter().filter_map(|id| self.at(*id)).flat_map(|old| old.keys.iter()));
         let (changes, inserts) = claims.into_iter().partition(|(key, _)| freed.remove(key));
-        Moves {
-            inserts,
-            changes,
-            removals: freed.into_iter().copied().collect(),
-        }
+        Moves { inserts, changes, removals: freed.into_iter().copied().collect() }
     }
 
     fn at(&self, id: QueueId) -> Option<&Record> {
@@ -371,20 +307,11 @@ impl Registry {
 
     /// Swaps in a table built from all records as they will be.
     fn rebuild(&mut self, plan: &Plan) -> Result<(), RegistryError> {
-        let touched: HashSet<_> = plan
-            .records
-            .iter()
-            .map(|record| record.down)
-            .chain(plan.gone.iter().copied())
-            .collect();
-        let stay = self
-            .records
-            .iter()
-            .flatten()
-            .filter(|record| !touched.contains(&record.down));
+        let touched: HashSet<_> =
+            plan.records.iter().map(|record| record.down).chain(plan.gone.iter().copied()).collect();
+        let stay = self.records.iter().flatten().filter(|record| !touched.contains(&record.down));
         let all = stay.chain(&plan.records);
-        self.table
-            .rebuild(&all.flat_map(|record| record.keys.iter().map(|key| (*key, record.down.0))))?;
+        self.table.rebuild(&all.flat_map(|record| record.keys.iter().map(|key| (*key, record.down.0))))?;
         Ok(())
     }
 
@@ -409,9 +336,6 @@ impl Registry {
                 after.extend(record.ids().map(|id| self.routed(Change::Remove { id })));
             }
         }
-        Committed {
-            after,
-            ticket: self.pool.rest(&plan.gone),
-        }
+        Committed { after, ticket: self.pool.rest(&plan.gone) }
     }
 }

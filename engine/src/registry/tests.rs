@@ -1,1 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What operators do, then random batches against a model of the shards and an oracle of precedence.
 
+mod oracle;
+mod random;
+
+use std::collections::BTreeMap;
+
+use model::Subscriber;
+use model::profile::Profile;
+use serde_json::json;
+
+use super::*;
+use crate::table::{Class, UnknownKind};
+
+/// Two core and two access ports: 0 - 1 and 2 - 3.
+fn options(shards: u32, capacity: u32) -> RegistryOptions {
+    let port = |name: &str, role, peer| RegistryPort {
+        name: name.to_owned(),
+        role,
+        peer: PortId(peer),
+        rate: Some(BitsPerSec(10_000_000_000)),
+    };
+    let profiles: BTreeMap<_, _> =
+        ["default", "gold"].map(|name| (name.to_owned(), Profile::default())).into_iter().collect();
+    RegistryOptions {
+        shards,
+        capacity,
+        ports: vec![
+            port("core", Role::Core, 1),
+            port("access", Role::Access, 0),
+            port("core2", Role::Core, 3),
+            port("access2", Role::Access, 2),
+        ],
+        profiles: Arc::new(Profiles::new(&profiles).unwrap()),
+        unknown_bps: None,
+        seed: 1,
+    }
+}
+
+fn subscriber(id: &str, down_bps: u64, matches: &serde_json::Value) -> Subscriber {
+    let record = json!({"id": id, "down_bps": down_bps, "up_bps": 1_000_000, "match": matches});
+    Subscriber::from_value(&record).unwrap()
+}
+
+fn changes(routed: &[Routed]) -> Vec<Change> {
+    routed.iter().map(|routed| routed.change).collect()
+}
+
+/// Plans and carries out one record.
+fn put(registry: &mut Registry, subscriber: &Subscriber) -> Vec<Change> {
+    let plan = registry.upsert(subscriber).unwrap();
+    let before = changes(plan.before());
+    let committed = registry.commit(plan).unwrap();
+    assert_eq!(committed.after, []);
+    before
+}
+
+fn to(address: &str) -> wire::Parsed {
+    let address: std::net::Ipv4Addr = address.parse().unwrap();
+    wire::Parsed { dst: u128::from(u32::from(address)), kind: wire::Kind::Ipv4, ..wire::parse(&[], 0) }
+}
+
+const UNKNOWN: Class = Class::Unknown(UnknownKind::Ipv4);
+
+#[test]
+fn a_new_subscriber_is_created_in_both_directions_before_its_keys_are_found() {
+    let (mut registry, reader) = Registry::new(options(2, 100)).unwrap();
+    let plan = registry.upsert(&subscriber("a", 10_000_000, &json!({"ipv4": ["10.0.0.1/32"]}))).unwrap();
+    assert_eq!(reader.classify_one(PortId(0), Direction::Down, &to("10.0.0.1")), UNKNOWN);
+    let [
+        Routed { shard: s0, change: Change::Create { id: down, spec } },
+        Routed { shard: s1, change: Change::Create { id: up, spec: up_spec } },
+    ] = plan.before()
+    else {
+        panic!("{:?}", plan.before())
+    };
+    assert_eq!((spec.direction, up_spec.direction), (Direction::Down, Direction::Up));
+    assert_eq!((spec.rate, up_spec.rate), (BitsPerSec(10_000_000), BitsPerSec(1_000_000)));
+    assert_eq!((spec.egress_hint, up_spec.egress_hint), (PortId(1), PortId(0)));
+    assert_eq!((*s0, *s1), (down.0 as usize % 2, up.0 as usize % 2));
+    let (down, up) = (*down, *up);
+    registry.commit(plan).unwrap();
+    assert_eq!(registry.ids("a"), Some((down, up)));
+    assert_eq!(registry.owner(up), Some(("a", Direction::Up)));
+    assert_eq!(reader.classify_one(PortId(0), Direction::Down, &to("10.0.0.1")), Class::Subscriber(down));
+    let from = wire::Parsed { src: to("10.0.0.1").dst, dst: 0, ..to("10.0.0.1") };
+    assert_eq!(reader.classify_one(PortId(1), Direction::Up, &from), Class::Subscriber(up));
+}
+
+#[test]
+fn putting_the_same_record_again_plans_nothing() {
+    let (mut registry, _) = Registry::new(options(2, 100)).unwrap();
+    let record = subscriber("a", 10_000_000, &json!({"ipv4": ["10.0.0.1/32"], "vlan": {"outer": 5}}));
+    assert_eq!(put(&mut registry, &record).len(), 2);
+    let plan = registry.upsert(&record).unwrap();
+    assert!(plan.is_empty() && plan.before().is_empty());
+    assert!(registry.remove("nobody").unwrap().is_empty());
+}
+
+#[test]
+fn a_rate_change_updates_that_direction_only_and_keeps_the_ids() {
+    let (mut registry, _) = Registry::new(options(2, 100)).unwrap();
+    let matches = json!({"ipv4": ["10.0.0.1/32"]});
+    put(&mut registry, &subscriber("a", 10_000_000, &matches));
+    let ids = registry.ids("a").unwrap();
+    let changes = put(&mut registry, &subscriber("a", 20_000_000, &matches));
+    assert!(matches!(changes[..], [Change::Update { id, spec }]
+        if id == ids.0 && spec.rate == BitsPerSec(20_000_000)));
+    assert_eq!(registry.ids("a"), Some(ids));
+}
+
+#[test]
+fn a_change_of_prefixes_sends_the_shards_nothing() {
+    let (mut registry, reader) = Registry::new(options(2, 100)).unwrap();
+    put(&mut registry, &subscriber("a", 10_000_000, &json!({"ipv4": ["10.0.0.1/32", "10.0.0.2/32"]})));
+    let (down, _) = registry.ids("a").unwrap();
+    let next = subscriber("a", 10_000_000, &json!({"ipv4": ["10.0.0.2/32", "10.0.1.0/24"]}));
+    assert_eq!(put(&mut registry, &next), []);
+    let found = ["10.0.0.1", "10.0.0.2", "10.0.1.77"]
+        .map(|address| reader.classify_one(PortId(0), Direction::Down, &to(address)));
+    assert_eq!(found, [UNKNOWN, Class::Subscriber(down), Class::Subscriber(down)]);
+}
+
+#[test]
+fn ids_of_a_removed_subscriber_come_back_only_when_released() {
+    // ports take 8, one pair is left
+    let (mut registry, reader) = Registry::new(options(1, 10)).unwrap();
+    let record = |id: &str, address: &str| subscriber(id, 1_000_000, &json!({"ipv4": [address]}));
+    put(&mut registry, &record("a", "10.0.0.1/32"));
+    let ids = registry.ids("a").unwrap();
+    let plan = registry.remove("a").unwrap();
+    assert_eq!(plan.before(), []);
+    assert!(matches!(registry.upsert(&record("b", "10.0.0.2/32")), Err(RegistryError::Full { .. })));
+    let committed = registry.commit(plan).unwrap();
+    assert_eq!(changes(&committed.after), [Change::Remove { id: ids.0 }, Change::Remove { id: ids.1 }]);
+    assert_eq!(reader.classify_one(PortId(0), Direction::Down, &to("10.0.0.1")), UNKNOWN);
+    assert_eq!((registry.ids("a"), registry.owner(ids.0)), (None, None));
+    let full = registry.upsert(&record("b", "10.0.0.2/32")).unwrap_err();
+    assert_eq!(
+        full.to_string(),
+        "1 new subscribers need 1 pairs of queue ids, but 0 are free of the 1 there are (1 come back when the \
+         shards have let go of them)"
+    );
+    registry.release(committed.ticket);
+    put(&mut registry, &record("b", "10.0.0.2/32"));
+    assert_eq!(registry.ids("b"), Some(ids));
+}
+
+#[test]
+fn a_key_passes_from_one_record_to_another_within_a_batch() {
+    let (mut registry, reader) = Registry::new(options(2, 100)).unwrap();
+    let matches = json!({"ipv4": ["10.0.0.1/32"]});
+    put(&mut registry, &subscriber("old", 1_000_000, &matches));
+    let new = subscriber("new", 1_000_000, &matches);
+    let conflict = registry.upsert(&new).unwrap_err();
+    assert_eq!(conflict.to_string(), "prefix 10.0.0.1/32 of \"new\" is already claimed by \"old\"");
+    assert_eq!(conflict.id(), Some("new"));
+    let plan = registry.plan(&[RecordEdit::Put(&new), RecordEdit::Remove("old")]).unwrap();
+    registry.commit(plan).unwrap();
+    let (down, _) = registry.ids("new").unwrap();
+    assert_eq!(reader.classify_one(PortId(0), Direction::Down, &to("10.0.0.1")), Class::Subscriber(down));
+    assert_eq!((registry.len(), registry.keys()), (1, 1));
+}
+
+#[test]
+fn a_key_with_and_without_a_port_is_one_key_and_ports_are_apart() {
+    let (mut registry, reader) = Registry::new(options(2, 100)).unwrap();
+    let on = |id: &str, port: Option<&str>| {
+        subscriber(id, 1_000_000, &json!({"ipv4": ["10.0.0.1/32"], "port": port}))
+    };
+    put(&mut registry, &on("a", Some("access")));
+    assert!(matches!(registry.upsert(&on("b", None)), Err(RegistryError::Conflict(_))));
+    put(&mut registry, &on("b", Some("access2")));
+    let ids = ["a", "b"].map(|name| registry.ids(name).unwrap());
+    // down: the access port is the one the packet leaves by
+    for (ingress, (down, up)) in [PortId(0), PortId(2)].into_iter().zip(ids) {
+        assert_eq!(reader.classify_one(ingress, Direction::Down, &to("10.0.0.1")), Class::Subscriber(down));
+        let from = wire::Parsed { src: to("10.0.0.1").dst, ..to("0.0.0.0") };
+        let access = PortId(ingress.0 + 1);
+        assert_eq!(reader.classify_one(access, Direction::Up, &from), Class::Subscriber(up));
+    }
+}
+
+#[test]
+fn errors_name_the_subscriber_and_the_value_and_change_nothing() {
+    let (mut registry, _) = Registry::new(options(2, 100)).unwrap();
+    put(&mut registry, &subscriber("a", 1_000_000, &json!({"ipv4": ["10.0.0.1/32"]})));
+    let mut record = subscriber("b", 1_000_000, &json!({"ipv4": ["10.0.0.2/32"], "port": "core"}));
+    let error = registry.upsert(&record).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "subscriber \"b\" is limited to port \"core\", which is not an access port of this configuration"
+    );
+    record.matches.port = None;
+    record.profile = "silver".to_owned();
+    let error = registry.upsert(&record).unwrap_err();
+    assert_eq!(error.to_string(), "subscriber \"b\" asks for profile \"silver\", which does not exist");
+    assert_eq!((registry.len(), registry.keys(), registry.free_pairs()), (1, 1, 100 / 2 - 4 - 1));
+}
+
+#[test]
+fn a_plan_older_than_the_last_commit_is_refused() {
+    let (mut registry, _) = Registry::new(options(2, 100)).unwrap();
+    let first = registry.upsert(&subscriber("a", 1_000_000, &json!({"ipv4": ["10.0.0.1/32"]}))).unwrap();
+    let second = registry.upsert(&subscriber("b", 1_000_000, &json!({"ipv4": ["10.0.0.1/32"]}))).unwrap();
+    registry.commit(first).unwrap();
+    assert!(matches!(registry.commit(second), Err(RegistryError::Stale { plan: 0, commits: 1 })));
+    assert_eq!((registry.ids("b"), registry.len()), (None, 1));
+}
+
+#[test]
+fn reserved_ids_are_apart_from_each_other_and_from_subscribers() {
+    let (mut registry, _) = Registry::new(options(3, 20)).unwrap();
+    put(&mut registry, &subscriber("a", 1_000_000, &json!({"ipv4": ["10.0.0.1/32"]})));
+    let mut all: Vec<_> =
+        (0..4).map(|port| registry.reserved(PortId(port))).flat_map(|r| [r.unknown, r.control]).collect();
+    let (down, up) = registry.ids("a").unwrap();
+    all.extend([down, up]);
+    let creations = registry.create_reserved();
+    for routed in &creations {
+        let Change::Create { id, spec } = routed.change else { panic!("{routed:?}") };
+        assert_eq!(routed.shard, id.0 as usize % 3);
+        let reserved = registry.reserved(spec.egress_hint);
+        let (rate, reserved) = match spec.kind {
+            QueueKind::Unknown => (10_000_000_000, reserved.unknown),
+            QueueKind::Control => (100_000_000, reserved.control),
+            QueueKind::Subscriber => panic!("{spec:?}"),
+        };
+        assert_eq!((spec.rate, id), (BitsPerSec(rate), reserved));
+        let way = if spec.egress_hint.0 % 2 == 1 { Direction::Down } else { Direction::Up };
+        assert_eq!(spec.direction, way, "what leaves by an access port goes down");
+    }
+    assert_eq!(creations.len(), 8);
+    all.sort_unstable();
+    all.dedup();
+    assert_eq!(all.len(), 10);
+}
+
+#[test]
+fn a_port_rate_moves_the_limits_of_its_reserved_ids_once() {
+    let (mut registry, _) =
+        Registry::new(RegistryOptions { unknown_bps: Some(5_000_000), ..options(2, 100) }).unwrap();
+    let changes = changes(&registry.set_port_rate(PortId(1), Some(BitsPerSec(1_000_000))));
+    let reserved = registry.reserved(PortId(1));
+    let rates: Vec<_> = changes
+        .iter()
+        .map(|change| match change {
+            Change::Update { id, spec } => (*id, spec.rate.0),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(rates, [(reserved.unknown, 1_000_000), (reserved.control, 10_000)]);
+    assert_eq!(registry.set_port_rate(PortId(1), Some(BitsPerSec(1_000_000))), []);
+}
+
+#[test]
+fn options_that_contradict_themselves_are_refused_in_words() {
+    let text = |options| Registry::new(options).unwrap_err().to_string();
+    assert_eq!(text(options(0, 100)), "there must be at least one shard");
+    assert_eq!(text(options(1, 7)), "4 ports need 8 queue ids of 7");
+    let mut lone = options(1, 100);
+    lone.ports.truncate(1);
+    assert_eq!(text(lone), "peer 1 of port \"core\" is none of the 1 ports");
+}
+
+#[test]
+fn down_ids_spread_evenly_over_any_number_of_shards() {
+    for shards in 1..=8_u32 {
+        let (mut registry, _) = Registry::new(options(shards, 2_000)).unwrap();
+        let records: Vec<_> = (0..840)
+            .map(|number| {
+                let prefix = format!("10.0.{}.{}/32", number / 256, number % 256);
+                subscriber(&format!("s{number}"), 1_000_000, &json!({"ipv4": [prefix]}))
+            })
+            .collect();
+        let edits: Vec<_> = records.iter().map(RecordEdit::Put).collect();
+        let plan = registry.plan(&edits).unwrap();
+        registry.commit(plan).unwrap();
+        let mut load = vec![0_i32; shards as usize];
+        for (_, down, up) in registry.subscribers() {
+            assert_eq!(down.0 ^ up.0, 1);
+            load[registry.shard(down)] += 1;
+        }
+        let (least, most) = (load.iter().min().unwrap(), load.iter().max().unwrap());
+        assert!(most - least <= 2, "{shards} shards: {load:?}");
+    }
+}

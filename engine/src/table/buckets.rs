@@ -61,9 +61,7 @@ impl Bucket {
             hits |= u32::from(held.load(Acquire) == key) << slot;
         }
         // no hit: 32 trailing zeros, no such slot
-        self.values
-            .get(hits.trailing_zeros() as usize)
-            .map(|value| value.load(Acquire))
+        self.values.get(hits.trailing_zeros() as usize).map(|value| value.load(Acquire))
     }
 
     fn slot_of(&self, key: u64) -> Option<usize> {
@@ -86,8 +84,7 @@ impl Bucket {
     }
 
     fn step(&self, by: u32) {
-        self.state
-            .store(self.state.load(Acquire).wrapping_add(by), Release);
+        self.state.store(self.state.load(Acquire).wrapping_add(by), Release);
     }
 
     /// A key that would rather be here lives elsewhere. A count that ever reached its limit stays there.
@@ -119,11 +116,7 @@ pub(crate) struct Buckets<S> {
 impl<S: core::ops::Deref<Target = [Bucket]>> Buckets<S> {
     /// Over a slice of empty buckets, whose length is a power of two and at least 2.
     pub(crate) fn new(buckets: S) -> Self {
-        assert!(
-            buckets.len() >= 2 && buckets.len().is_power_of_two(),
-            "{} buckets",
-            buckets.len()
-        );
+        assert!(buckets.len() >= 2 && buckets.len().is_power_of_two(), "{} buckets", buckets.len());
         let mask = buckets.len() - 1;
         Self { buckets, mask }
     }
@@ -141,10 +134,7 @@ impl<S: core::ops::Deref<Target = [Bucket]>> Buckets<S> {
         (first, if second == first { second ^ 1 } else { second })
     }
 
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "masked by the length, which is a power of two"
-    )]
+    #[expect(clippy::indexing_slicing, reason = "masked by the length, which is a power of two")]
     fn bucket(&self, place: usize) -> &Bucket {
         &self.buckets[place & self.mask]
     }
@@ -218,16 +208,7 @@ impl<S: core::ops::Deref<Target = [Bucket]>> Buckets<S> {
 
     /// A free slot in one of two buckets, the first preferred; keys are moved out of the way if need be.
     fn make_room(&self, first: usize, second: usize) -> Option<(usize, usize)> {
-        let mut search = vec![
-            Step {
-                place: first,
-                from: None,
-            },
-            Step {
-                place: second,
-                from: None,
-            },
-        ];
+        let mut search = vec![Step { place: first, from: None }, Step { place: second, from: None }];
         let mut next = 0;
         while let Some(&Step { place, .. }) = search.get(next) {
             if let Some(slot) = self.bucket(place).slot_of(0) {
@@ -236,10 +217,7 @@ impl<S: core::ops::Deref<Target = [Bucket]>> Buckets<S> {
             for (slot, held) in self.bucket(place).keys.iter().enumerate() {
                 let to = self.other_place(held.load(Acquire), place);
                 if search.len() < SEARCH_LIMIT && search.iter().all(|step| step.place != to) {
-                    search.push(Step {
-                        place: to,
-                        from: Some((next, slot)),
-                    });
+                    search.push(Step { place: to, from: Some((next, slot)) });
                 }
             }
             next += 1;
@@ -251,11 +229,7 @@ impl<S: core::ops::Deref<Target = [Bucket]>> Buckets<S> {
     /// free at its beginning.
     fn clear_way(&self, search: &[Step], end: usize, free: usize) -> (usize, usize) {
         let (mut at, mut free) = (end, free);
-        while let Some(&Step {
-            place,
-            from: Some((parent, slot)),
-        }) = search.get(at)
-        {
+        while let Some(&Step { place, from: Some((parent, slot)) }) = search.get(at) {
             let from = search.get(parent).map_or(place, |step| step.place);
             self.move_key(from, slot, place, free);
             (at, free) = (parent, slot);
