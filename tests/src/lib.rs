@@ -6,6 +6,7 @@
 
 pub mod machine;
 pub mod rig;
+pub mod scene;
 pub mod shaper;
 pub mod topology;
 pub mod traffic;

@@ -49,10 +49,7 @@ impl HugePages {
             return Self { before: None };
         }
         let before = std::fs::read_to_string(NR_HUGEPAGES).ok();
-        let held: u64 = before
-            .as_deref()
-            .and_then(|text| text.trim().parse().ok())
-            .unwrap_or(0);
+        let held: u64 = before.as_deref().and_then(|text| text.trim().parse().ok()).unwrap_or(0);
         match std::fs::write(NR_HUGEPAGES, (held + pages).to_string()) {
             Ok(()) => Self { before },
             Err(_) => Self { before: None },
@@ -71,17 +68,11 @@ impl Drop for HugePages {
 /// Free 2 MiB pages.
 pub fn free_hugepages() -> u64 {
     let path = Path::new("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages");
-    std::fs::read_to_string(path)
-        .ok()
-        .and_then(|text| text.trim().parse().ok())
-        .unwrap_or(0)
+    std::fs::read_to_string(path).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
 }
 
 /// Waits until `done` says so, at most `limit`; whether it did.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the rig waits for other processes and owns this clock"
-)]
+#[expect(clippy::disallowed_methods, reason = "the rig waits for other processes and owns this clock")]
 pub fn wait_for(limit: Duration, mut done: impl FnMut() -> bool) -> bool {
     let begin = Instant::now();
     while begin.elapsed() < limit {

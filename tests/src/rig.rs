@@ -19,20 +19,10 @@ where
 {
     let mut command = Command::new(program);
     command.args(args);
-    let done = command
-        .output()
-        .with_context(|| format!("{program} cannot be started"))?;
+    let done = command.output().with_context(|| format!("{program} cannot be started"))?;
     if !done.status.success() {
-        let (out, err) = (
-            String::from_utf8_lossy(&done.stdout),
-            String::from_utf8_lossy(&done.stderr),
-        );
-        bail!(
-            "{command:?} ended with {}: {} {}",
-            done.status,
-            out.trim(),
-            err.trim()
-        );
+        let (out, err) = (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
+        bail!("{command:?} ended with {}: {} {}", done.status, out.trim(), err.trim());
     }
     Ok(String::from_utf8_lossy(&done.stdout).into_owned())
 }
@@ -54,9 +44,7 @@ impl Namespace {
     /// Makes one, loopback up.
     pub fn new(name: &str) -> Result<Self> {
         sh(&format!("ip netns add {name}"))?;
-        let made = Self {
-            name: name.to_owned(),
-        };
+        let made = Self { name: name.to_owned() };
         made.sh("ip link set lo up")?;
         Ok(made)
     }
@@ -68,19 +56,7 @@ impl Namespace {
 
     /// Sets a sysctl inside.
     pub fn sysctl(&self, key: &str, value: &str) -> Result<()> {
-        run(
-            "ip",
-            [
-                "netns",
-                "exec",
-                &self.name,
-                "sysctl",
-                "-q",
-                "-w",
-                &format!("{key}={value}"),
-            ],
-        )
-        .map(drop)
+        run("ip", ["netns", "exec", &self.name, "sysctl", "-q", "-w", &format!("{key}={value}")]).map(drop)
     }
 
     /// A command to be spawned inside.
@@ -106,12 +82,8 @@ pub struct Veth {
 impl Veth {
     /// Makes `near` and `far`, both up, no addresses, no IPv6 of the kernel's own, both with `mtu`.
     pub fn new(near: &str, far: &str, mtu: u16) -> Result<Self> {
-        sh(&format!(
-            "ip link add {near} mtu {mtu} type veth peer name {far} mtu {mtu}"
-        ))?;
-        let made = Self {
-            near: near.to_owned(),
-        };
+        sh(&format!("ip link add {near} mtu {mtu} type veth peer name {far} mtu {mtu}"))?;
+        let made = Self { near: near.to_owned() };
         for end in [near, far] {
             bare(end)?;
         }
@@ -128,9 +100,7 @@ impl Drop for Veth {
 
 /// Brings an interface up without addresses or offloads.
 pub fn bare(interface: &str) -> Result<()> {
-    sh(&format!(
-        "ethtool -K {interface} tx off rx off gso off tso off gro off"
-    ))?;
+    sh(&format!("ethtool -K {interface} tx off rx off gso off tso off gro off"))?;
     let ipv6 = format!("/proc/sys/net/ipv6/conf/{interface}/disable_ipv6");
     if Path::new(&ipv6).exists() {
         std::fs::write(&ipv6, "1").with_context(|| format!("{ipv6} cannot be written"))?;
@@ -141,9 +111,7 @@ pub fn bare(interface: &str) -> Result<()> {
 /// Moves one end into a namespace and gives it addresses there (`ADDRESS/LENGTH`, v4 or v6).
 pub fn furnish(namespace: &Namespace, interface: &str, mac: &str, addresses: &[&str]) -> Result<()> {
     sh(&format!("ip link set {interface} netns {}", namespace.name))?;
-    namespace.sh(&format!(
-        "ethtool -K {interface} tx off rx off gso off tso off gro off"
-    ))?;
+    namespace.sh(&format!("ethtool -K {interface} tx off rx off gso off tso off gro off"))?;
     namespace.sysctl(&format!("net.ipv6.conf.{interface}.disable_ipv6"), "0")?;
     namespace.sysctl(&format!("net.ipv6.conf.{interface}.accept_dad"), "0")?;
     namespace.sysctl(&format!("net.ipv6.conf.{interface}.accept_ra"), "0")?;
@@ -163,21 +131,22 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts it; what it prints goes to `log`.
+    /// Starts it; what it prints goes to `log`. It gets a session of its own, which goes before all others in the
+    /// scheduler's eyes where that may be set: other work on the machine is not what is measured.
     pub fn start(name: &str, command: &mut Command, log: &Path) -> Result<Self> {
         let out = File::create(log).with_context(|| format!("{} cannot be written", log.display()))?;
         let err = out.try_clone()?;
-        let child = command
+        let mut apart = Command::new("setsid");
+        apart.arg(command.get_program()).args(command.get_args());
+        let child = apart
             .stdin(Stdio::null())
             .stdout(out)
             .stderr(err)
             .spawn()
             .with_context(|| format!("{name} cannot be started: {command:?}"))?;
-        Ok(Self {
-            name: name.to_owned(),
-            child,
-            log: log.to_owned(),
-        })
+        let made = Self { name: name.to_owned(), child, log: log.to_owned() };
+        made.hurry();
+        Ok(made)
     }
 
     /// What it printed so far.
@@ -204,6 +173,18 @@ impl Process {
         match self.ended() {
             Some(status) if status.success() => Ok(output),
             status => bail!("{} ended with {status:?}: {output}", self.name),
+        }
+    }
+
+    fn hurry(&self) {
+        let id = self.child.id().to_string();
+        // field 6 of stat, counted behind the name in parentheses, is the session
+        let session = |stat: String| stat.rsplit_once(')')?.1.split_whitespace().nth(3).map(str::to_owned);
+        let apart = || {
+            std::fs::read_to_string(format!("/proc/{id}/stat")).ok().and_then(session).as_ref() == Some(&id)
+        };
+        if wait_for(Duration::from_secs(1), apart) {
+            let _ = std::fs::write(format!("/proc/{id}/autogroup"), "-20");
         }
     }
 

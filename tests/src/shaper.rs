@@ -47,12 +47,7 @@ impl Shaper {
             .http_status_as_error(false)
             .build()
             .new_agent();
-        let mut made = Self {
-            process,
-            folder: folder.to_owned(),
-            api: format!("http://{api}"),
-            agent,
-        };
+        let mut made = Self { process, folder: folder.to_owned(), api: format!("http://{api}"), agent };
         let ready = wait_for(Duration::from_secs(30), || {
             made.process.ended().is_some() || made.get("/readyz").is_ok_and(|(status, _)| status == 200)
         });
@@ -61,10 +56,7 @@ impl Shaper {
         }
         if !ready {
             let reasons = made.get("/readyz").map(|(_, body)| body).unwrap_or_default();
-            bail!(
-                "sluice is not ready after 30 s: {reasons} {}",
-                made.process.output()
-            );
+            bail!("sluice is not ready after 30 s: {reasons} {}", made.process.output());
         }
         Ok(made)
     }
@@ -86,48 +78,32 @@ impl Shaper {
 
     /// PATCH of JSON: status and body.
     pub fn patch(&self, path: &str, body: &str) -> Result<(u16, String)> {
-        let request = self
-            .agent
-            .patch(format!("{}{path}", self.api))
-            .content_type("application/json");
+        let request = self.agent.patch(format!("{}{path}", self.api)).content_type("application/json");
         let mut answer = request.send(body)?;
         Ok((answer.status().as_u16(), answer.body_mut().read_to_string()?))
     }
 
     /// PUT of JSON: status and body.
     pub fn put(&self, path: &str, body: &str) -> Result<(u16, String)> {
-        let request = self
-            .agent
-            .put(format!("{}{path}", self.api))
-            .content_type("application/json");
+        let request = self.agent.put(format!("{}{path}", self.api)).content_type("application/json");
         let mut answer = request.send(body)?;
         Ok((answer.status().as_u16(), answer.body_mut().read_to_string()?))
     }
 
     /// DELETE: status.
     pub fn delete(&self, path: &str) -> Result<u16> {
-        Ok(self
-            .agent
-            .delete(format!("{}{path}", self.api))
-            .call()?
-            .status()
-            .as_u16())
+        Ok(self.agent.delete(format!("{}{path}", self.api)).call()?.status().as_u16())
     }
 
     /// One subscriber's statistics.
     pub fn stats(&self, id: &str) -> Result<SubscriberStats> {
-        Ok(serde_json::from_value(
-            self.json(&format!("/v1/subscribers/{id}/stats"))?,
-        )?)
+        Ok(serde_json::from_value(self.json(&format!("/v1/subscribers/{id}/stats"))?)?)
     }
 
     /// The value of a metric with exactly these labels (`name{a="b"}`); 0 where it is not there.
     pub fn metric(&self, series: &str) -> Result<f64> {
         let (_, text) = self.get("/metrics")?;
-        let line = text
-            .lines()
-            .find_map(|line| line.strip_prefix(series))
-            .unwrap_or(" 0");
+        let line = text.lines().find_map(|line| line.strip_prefix(series)).unwrap_or(" 0");
         line.trim().parse().with_context(|| format!("{series}: {line}"))
     }
 
@@ -135,13 +111,10 @@ impl Shaper {
     pub fn metric_sum(&self, name: &str, with: &[&str]) -> Result<f64> {
         let (_, text) = self.get("/metrics")?;
         let lines = text.lines().filter(|line| {
-            line.strip_prefix(name)
-                .is_some_and(|rest| rest.starts_with(['{', ' ']))
+            line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' ']))
                 && with.iter().all(|label| line.contains(label))
         });
-        Ok(lines
-            .filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
-            .sum())
+        Ok(lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum())
     }
 
     /// What it printed.

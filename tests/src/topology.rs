@@ -10,13 +10,12 @@
 //! for `DELAY_US`, so the base round-trip time is four times that.
 
 use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
 
 use crate::machine::wait_for;
-use crate::rig::{Namespace, Process, Veth, bare, furnish};
+use crate::rig::{Namespace, Process, Veth, furnish, sh};
 use crate::shaper::program;
 
 /// What each delay line adds in each direction.
@@ -76,6 +75,8 @@ pub struct Topology {
     /// Delay lines, access side first.
     pub delay_lines: Vec<Process>,
     _veths: Vec<Veth>,
+    /// A namespace for each delay line: the fanout groups of two processes' af_packet devices may collide in one.
+    between: [Namespace; 2],
     /// Subscribers live here.
     pub client: Namespace,
     /// The Internet.
@@ -100,22 +101,16 @@ impl Topology {
     pub fn new(tag: &str, attach: Attach, folder: &Path) -> Result<Self> {
         let client = Namespace::new(&format!("slu-{tag}-client"))?;
         let server = Namespace::new(&format!("slu-{tag}-server"))?;
+        let between = [Namespace::new(&format!("slu-{tag}-dc"))?, Namespace::new(&format!("slu-{tag}-ds"))?];
         let name = |part: &str| format!("s{tag}{part}");
-        let mut veths = vec![
-            Veth::new(&name("ca"), &name("c0"), 1500)?,
-            Veth::new(&name("sa"), &name("s0"), 1500)?,
-        ];
+        let mut veths =
+            vec![Veth::new(&name("ca"), &name("c0"), 1500)?, Veth::new(&name("sa"), &name("s0"), 1500)?];
         if attach == Attach::Veth {
             veths.push(Veth::new(&name("cb"), &name("acc"), 1600)?);
             veths.push(Veth::new(&name("sb"), &name("core"), 1600)?);
         }
         let mut addresses: Vec<String> = CUSTOMERS.iter().map(|c| format!("{}/16", c.ipv4)).collect();
-        addresses.extend(
-            CUSTOMERS
-                .iter()
-                .filter_map(|c| c.ipv6)
-                .map(|ipv6| format!("{ipv6}/32")),
-        );
+        addresses.extend(CUSTOMERS.iter().filter_map(|c| c.ipv6).map(|ipv6| format!("{ipv6}/32")));
         let addresses: Vec<&str> = addresses.iter().map(String::as_str).collect();
         furnish(&client, &name("c0"), "02:00:00:00:00:0c", &addresses)?;
         let own = [format!("{SERVER}/16"), format!("{SERVER6}/32")];
@@ -123,14 +118,17 @@ impl Topology {
         let mut made = Self {
             delay_lines: Vec::new(),
             _veths: veths,
+            between,
             client,
             server,
             access: name("acc"),
             core: name("core"),
         };
+        for (namespace, near) in made.between.iter().zip([name("ca"), name("sa")]) {
+            hand_over(namespace, &near)?;
+        }
         if attach == Attach::Veth {
-            let (cb, sb) = (name("cb"), name("sb"));
-            made.join_at(tag, &cb, &sb, "0x8100", folder)?;
+            made.join_at(tag, [&name("cb"), &name("sb")], "0x8100", folder)?;
         }
         Ok(made)
     }
@@ -138,26 +136,14 @@ impl Topology {
     /// Starts the delay lines against TAP devices that Sluice has made by now.
     pub fn join(&mut self, tag: &str, outer_tpid: &str, folder: &Path) -> Result<()> {
         let (access, core) = (self.access.clone(), self.core.clone());
-        bare(&access)?;
-        bare(&core)?;
-        self.join_at(tag, &access, &core, outer_tpid, folder)
+        self.join_at(tag, [&access, &core], outer_tpid, folder)
     }
 
-    fn join_at(
-        &mut self,
-        tag: &str,
-        access: &str,
-        core: &str,
-        outer_tpid: &str,
-        folder: &Path,
-    ) -> Result<()> {
-        for (side, near, far) in [
-            ("c", format!("s{tag}ca"), access),
-            ("s", format!("s{tag}sa"), core),
-        ] {
-            let prefix = format!("slu-{tag}-{side}");
-            self.delay_lines
-                .push(delay_line(&prefix, &near, far, outer_tpid, folder)?);
+    fn join_at(&mut self, tag: &str, far: [&str; 2], outer_tpid: &str, folder: &Path) -> Result<()> {
+        for ((namespace, side), far) in self.between.iter().zip(["c", "s"]).zip(far) {
+            hand_over(namespace, far)?;
+            let (prefix, near) = (format!("slu-{tag}-{side}"), format!("s{tag}{side}a"));
+            self.delay_lines.push(delay_line(namespace, &prefix, &near, far, outer_tpid, folder)?);
         }
         self.converse()
     }
@@ -175,25 +161,47 @@ impl Topology {
         Ok(())
     }
 
+    /// Waits until every customer reaches the server, over each IP version it has.
+    pub fn wait_for_path(&self) -> Result<()> {
+        for customer in &CUSTOMERS {
+            let ways = [Some((customer.ipv4, SERVER)), customer.ipv6.map(|own| (own, SERVER6))];
+            for (own, server) in ways.into_iter().flatten() {
+                if !wait_for(Duration::from_secs(10), || self.reaches(own, server)) {
+                    bail!(
+                        "{own} does not reach {server}: {:?}",
+                        self.delay_lines.iter().map(Process::output).collect::<Vec<_>>()
+                    );
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Whether a customer's address reaches the server now.
     pub fn reaches(&self, from: &str, to: &str) -> bool {
-        self.client
-            .sh(&format!("ping -n -q -c 1 -W 1 -I {from} {to}"))
-            .is_ok()
+        self.client.sh(&format!("ping -n -q -c 1 -W 1 -I {from} {to}")).is_ok()
     }
 }
 
-fn delay_line(prefix: &str, near: &str, far: &str, outer_tpid: &str, folder: &Path) -> Result<Process> {
-    let mut command = Command::new(program("delay-line"));
+/// Moves an interface into a namespace, up and bare.
+fn hand_over(namespace: &Namespace, interface: &str) -> Result<()> {
+    sh(&format!("ip link set {interface} netns {}", namespace.name))?;
+    namespace.sh(&format!("ethtool -K {interface} tx off rx off gso off tso off gro off"))?;
+    namespace.sysctl(&format!("net.ipv6.conf.{interface}.disable_ipv6"), "1")?;
+    namespace.sh(&format!("ip link set {interface} mtu 1600 up")).map(drop)
+}
+
+fn delay_line(
+    namespace: &Namespace,
+    prefix: &str,
+    near: &str,
+    far: &str,
+    outer_tpid: &str,
+    folder: &Path,
+) -> Result<Process> {
+    let mut command = namespace.command(program("delay-line"));
     let af_packet = |index: u8, interface: &str| format!("net_af_packet{index},iface={interface}");
-    command.args([
-        "--a",
-        &af_packet(0, near),
-        "--b",
-        &af_packet(1, far),
-        "--file-prefix",
-        prefix,
-    ]);
+    command.args(["--a", &af_packet(0, near), "--b", &af_packet(1, far), "--file-prefix", prefix]);
     command.args(["--delay-us", &DELAY_US.to_string(), "--cpu", "0"]);
     command.args(["--tag", &format!("100.64.0.30={outer_tpid}:100,0x8100:42")]);
     Process::start("delay line", &mut command, &folder.join(format!("{prefix}.log")))
@@ -202,13 +210,7 @@ fn delay_line(prefix: &str, near: &str, far: &str, outer_tpid: &str, folder: &Pa
 /// The three customers as a seed of the store, for a configuration file.
 pub fn seed() -> String {
     let record = |c: &Customer| {
-        let Customer {
-            id,
-            down_bps,
-            up_bps,
-            matches,
-            ..
-        } = c;
+        let Customer { id, down_bps, up_bps, matches, .. } = c;
         format!(
             "[[subscriber]]\nid = \"{id}\"\ndown_bps = {down_bps}\nup_bps = {up_bps}\nmatch = {matches}\n"
         )

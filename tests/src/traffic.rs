@@ -15,15 +15,10 @@ use crate::shaper::program;
 pub fn iperf_server(namespace: &Namespace, port: u16, folder: &Path) -> Result<Process> {
     let mut command = namespace.command("iperf3");
     command.args(["-s", "-p", &port.to_string()]);
-    let server = Process::start(
-        "iperf3 server",
-        &mut command,
-        &folder.join(format!("iperf-server-{port}.log")),
-    )?;
+    let server =
+        Process::start("iperf3 server", &mut command, &folder.join(format!("iperf-server-{port}.log")))?;
     let probe = format!("ss -Hltn sport = :{port}");
-    wait_for(Duration::from_secs(5), || {
-        namespace.sh(&probe).is_ok_and(|found| !found.trim().is_empty())
-    });
+    wait_for(Duration::from_secs(5), || namespace.sh(&probe).is_ok_and(|found| !found.trim().is_empty()));
     Ok(server)
 }
 
@@ -61,11 +56,7 @@ impl Tcp<'_> {
         if self.down {
             command.arg("-R");
         }
-        Process::start(
-            "iperf3",
-            &mut command,
-            &folder.join(format!("iperf-{}.json", self.port)),
-        )
+        Process::start("iperf3", &mut command, &folder.join(format!("iperf-{}.json", self.port)))
     }
 }
 
@@ -73,9 +64,7 @@ impl Tcp<'_> {
 /// `skip_s` seconds.
 pub fn goodput_bps(output: &str, skip_s: f64) -> Result<f64> {
     let report: Value = serde_json::from_str(output).with_context(|| format!("iperf3 printed {output}"))?;
-    let intervals = report["intervals"]
-        .as_array()
-        .with_context(|| format!("iperf3: {}", report["error"]))?;
+    let intervals = report["intervals"].as_array().with_context(|| format!("iperf3: {}", report["error"]))?;
     let (mut bytes, mut seconds) = (0.0, 0.0);
     for sum in intervals.iter().map(|interval| &interval["sum"]) {
         if sum["start"].as_f64().is_some_and(|start| start >= skip_s - 0.01) {
@@ -91,15 +80,31 @@ pub fn traffic_server(namespace: &Namespace, listen: &str, folder: &Path) -> Res
     let mut command = namespace.command(program("sluice"));
     command.args(["traffic", "serve", "--listen", listen]);
     let name = listen.replace([':', '[', ']'], "_");
-    let server = Process::start(
-        "sluice traffic serve",
-        &mut command,
-        &folder.join(format!("serve-{name}.log")),
-    )?;
+    let server =
+        Process::start("sluice traffic serve", &mut command, &folder.join(format!("serve-{name}.log")))?;
     let port = listen.rsplit(':').next().unwrap_or_default();
     let probe = format!("ss -Hlun sport = :{port}");
-    wait_for(Duration::from_secs(5), || {
-        namespace.sh(&probe).is_ok_and(|found| !found.trim().is_empty())
-    });
+    wait_for(Duration::from_secs(5), || namespace.sh(&probe).is_ok_and(|found| !found.trim().is_empty()));
     Ok(server)
+}
+
+/// A `sluice traffic run` in a namespace.
+pub fn run_udp(
+    namespace: &Namespace,
+    (from, connect): (&str, &str),
+    cc: &str,
+    options: &[&str],
+    folder: &Path,
+) -> Result<Process> {
+    let mut command = namespace.command(program("sluice"));
+    command.args(["traffic", "run", "--bind", from, "--connect", connect, "--cc", cc]).args(options);
+    let name = connect.replace([':', '[', ']'], "_");
+    Process::start("sluice traffic run", &mut command, &folder.join(format!("run-{cc}-{name}.log")))
+}
+
+/// The last line that `sluice traffic run` printed.
+pub fn summary(output: &str) -> Result<Value> {
+    let last =
+        output.lines().rfind(|line| line.starts_with('{')).with_context(|| format!("no JSON: {output}"))?;
+    Ok(serde_json::from_str(last)?)
 }

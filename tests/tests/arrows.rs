@@ -19,14 +19,8 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
     ("engine", &["aqm", "mem", "model", "wire"]),
     ("dataplane", &["aqm", "dpdk", "engine", "mem", "model", "wire"]),
     ("control-api", &["model"]),
-    (
-        "sluice",
-        &["aqm", "cc", "control-api", "dataplane", "engine", "model", "wire"],
-    ),
-    (
-        "tests",
-        &["aqm", "cc", "dataplane", "dpdk", "engine", "mem", "model", "wire"],
-    ),
+    ("sluice", &["aqm", "cc", "control-api", "dataplane", "engine", "model", "wire"]),
+    ("tests", &["aqm", "cc", "dataplane", "dpdk", "engine", "mem", "model", "wire"]),
 ];
 
 /// Crates in which `unsafe` may stand.
@@ -50,10 +44,7 @@ fn metadata() -> Value {
 fn crates_know_only_what_the_design_lets_them_know() {
     let metadata = metadata();
     let packages = metadata["packages"].as_array().expect("packages");
-    let own: BTreeSet<&str> = packages
-        .iter()
-        .filter_map(|package| package["name"].as_str())
-        .collect();
+    let own: BTreeSet<&str> = packages.iter().filter_map(|package| package["name"].as_str()).collect();
     let allowed: BTreeMap<&str, &[&str]> = MAY_KNOW.iter().copied().collect();
     assert_eq!(
         own,
@@ -63,10 +54,7 @@ fn crates_know_only_what_the_design_lets_them_know() {
     for package in packages {
         let name = package["name"].as_str().expect("a name");
         for dependency in package["dependencies"].as_array().expect("dependencies") {
-            let (on, kind) = (
-                dependency["name"].as_str().expect("a name"),
-                dependency["kind"].as_str(),
-            );
+            let (on, kind) = (dependency["name"].as_str().expect("a name"), dependency["kind"].as_str());
             // a registry crate may bear the name of one of ours (`cc`, at build time)
             if own.contains(on) && !dependency["path"].is_null() && kind != Some("dev") {
                 assert!(allowed[name].contains(&on), "{name} must not know {on}");
@@ -79,15 +67,8 @@ fn crates_know_only_what_the_design_lets_them_know() {
 fn every_crate_but_three_forbids_unsafe() {
     for (name, _) in MAY_KNOW {
         let source = root().join(name).join("src");
-        let top = ["lib.rs", "main.rs"]
-            .iter()
-            .map(|file| source.join(file))
-            .find(|path| path.exists());
+        let top = ["lib.rs", "main.rs"].iter().map(|file| source.join(file)).find(|path| path.exists());
         let text = std::fs::read_to_string(top.expect("lib.rs or main.rs")).expect("a readable file");
-        assert_eq!(
-            text.contains("#![forbid(unsafe_code)]"),
-            !UNSAFE.contains(name),
-            "{name}"
-        );
+        assert_eq!(text.contains("#![forbid(unsafe_code)]"), !UNSAFE.contains(name), "{name}");
     }
 }
