@@ -4,6 +4,8 @@
 //! Knows no DPDK, no threads, no sockets and no wall clock: the poll loop, the replay, the lab and the fuzzer
 //! drive the same objects.
 
+#![forbid(unsafe_code)]
+
 mod banks;
 mod budget;
 mod change;

@@ -95,22 +95,30 @@ fn check(bps: u64, name: &str, sizes: &[u16]) {
 
 #[test]
 fn small_packets_leave_on_time_at_every_rate() {
-    RATES.iter().for_each(|&bps| check(bps, "64", &[64]));
+    for bps in RATES {
+        check(bps, "64", &[64]);
+    }
 }
 
 #[test]
 fn middle_packets_leave_on_time_at_every_rate() {
-    RATES.iter().for_each(|&bps| check(bps, "576", &[576]));
+    for bps in RATES {
+        check(bps, "576", &[576]);
+    }
 }
 
 #[test]
 fn full_packets_leave_on_time_at_every_rate() {
-    RATES.iter().for_each(|&bps| check(bps, "1500", &[1_500]));
+    for bps in RATES {
+        check(bps, "1500", &[1_500]);
+    }
 }
 
 #[test]
 fn a_mix_leaves_on_time_at_every_rate() {
-    RATES.iter().for_each(|&bps| check(bps, "IMIX", &IMIX));
+    for bps in RATES {
+        check(bps, "IMIX", &IMIX);
+    }
 }
 
 #[test]

@@ -360,6 +360,19 @@ fn classic_above_the_rate_is_held_near_the_target() {
 }
 
 #[test]
+fn a_slow_subscriber_is_held_at_three_packets_not_at_15_ms() {
+    let mut rig = rig_with(1_000_000, DUALPI2);
+    overdrive(&mut rig, 1_300_000, Nanos::from_secs(100), Offer::new(0, 1_500));
+    let before = rig.totals().queue(engine::Direction::Down, Queue::Classic).delay.clone();
+    overdrive(&mut rig, 1_300_000, Nanos::from_secs(100), Offer::new(0, 1_500));
+    let after = rig.totals().queue(engine::Direction::Down, Queue::Classic).delay.clone();
+    #[expect(clippy::cast_precision_loss, reason = "counts of packets")]
+    let mean = (after.sum_us() - before.sum_us()) / (after.count() - before.count()) as f64;
+    // 3 x 1,538 bytes are 36.9 ms
+    assert!((28_000.0..46_000.0).contains(&mean), "{mean} us");
+}
+
+#[test]
 fn a_fifo_knows_only_its_limit() {
     let mut rig = rig_with(20_000_000, FIFO);
     let (_, marked, dropped) = overdrive(&mut rig, 40_000_000, Nanos::from_secs(2), ect1(0));

@@ -111,3 +111,21 @@ fn the_speed_is_what_does_not_slip() {
     port.measure_speed(now + Nanos::from_secs(1));
     assert!((port.clock_speed() - 1.0).abs() < 1e-9);
 }
+
+#[test]
+fn threads_together_never_exceed_the_rate() {
+    let bps = 10_000_000_000;
+    let port = PortShared::new(Some(BitsPerSec(bps)));
+    let (start, end) = (Nanos::from_secs(2), Nanos::from_millis(2_020));
+    let threads = 4;
+    let sent: u64 = std::thread::scope(|scope| {
+        let work = || run(&port, &mut [Purse::default()], start, end);
+        let running: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        running.into_iter().map(|thread| thread.join().expect("no panic")).sum()
+    });
+    let bytes = sent * (1_000 + u64::from(PORT_FRAME_OVERHEAD));
+    let allowed =
+        bps * (end.since(start) + PORT_BURST).0 / 8_000_000_000 + threads * (QUANTUM_BYTES.1 + 1_024);
+    assert!(bytes <= allowed, "{bytes} of {allowed}");
+    assert!(bytes > allowed * 9 / 10, "{bytes} of {allowed}");
+}
