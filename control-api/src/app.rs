@@ -74,10 +74,7 @@ impl App {
         });
         outcome.await.map_err(|error| {
             tracing::error!(%error, "a call into the data plane failed");
-            Problem::new(
-                StatusCode::INTERNAL_SERVER_ERROR,
-                "the data plane's side failed; the log says more",
-            )
+            Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the data plane's side failed; the log says more")
         })
     }
 }

@@ -32,10 +32,7 @@ impl fmt::Debug for Token {
 impl Token {
     /// Reads the one line of the file.
     pub(crate) fn read(path: &Path) -> Result<Self, StartError> {
-        let fail = |reason: &str| StartError::Token {
-            path: path.to_owned(),
-            reason: reason.to_owned(),
-        };
+        let fail = |reason: &str| StartError::Token { path: path.to_owned(), reason: reason.to_owned() };
         let text = std::fs::read_to_string(path).map_err(|error| fail(&error.to_string()))?;
         let token = text.trim();
         if token.is_empty() {
@@ -52,9 +49,7 @@ impl Token {
     }
 
     fn admits(&self, headers: &HeaderMap) -> bool {
-        let given = headers
-            .get(AUTHORIZATION)
-            .and_then(|value| value.as_bytes().split_at_checked(7));
+        let given = headers.get(AUTHORIZATION).and_then(|value| value.as_bytes().split_at_checked(7));
         given.is_some_and(|(scheme, token)| {
             scheme.eq_ignore_ascii_case(b"Bearer ") && bool::from(token.trim_ascii().ct_eq(&self.0))
         })
@@ -87,15 +82,9 @@ fn guarded(path: &str) -> bool {
 
 fn no_web_page(headers: &HeaderMap) -> Result<(), Problem> {
     let refuse = |field: &str, detail: &str| Err(Problem::new(StatusCode::FORBIDDEN, detail).field(field));
-    let host = headers
-        .get(HOST)
-        .and_then(|value| value.to_str().ok())
-        .unwrap_or("");
+    let host = headers.get(HOST).and_then(|value| value.to_str().ok()).unwrap_or("");
     if !host.is_empty() && !is_address(host) {
-        return refuse(
-            "host",
-            "without a token only `localhost` and IP addresses are accepted as host",
-        );
+        return refuse("host", "without a token only `localhost` and IP addresses are accepted as host");
     }
     let origin = headers.get(ORIGIN).map(|value| value.to_str().unwrap_or(""));
     match origin {
@@ -126,9 +115,7 @@ mod tests {
     }
 
     fn status(token: Option<&Token>, path: &str, pairs: &[(&'static str, &str)]) -> Option<u16> {
-        check(token, &path.parse().unwrap(), &headers(pairs))
-            .err()
-            .map(|problem| problem.status.as_u16())
+        check(token, &path.parse().unwrap(), &headers(pairs)).err().map(|problem| problem.status.as_u16())
     }
 
     #[test]
@@ -136,17 +123,8 @@ mod tests {
         let token = Token(b"0123456789abcdef".to_vec());
         for path in ["/v1", "/v1/subscribers", "/v1/no-such", "/metrics"] {
             assert_eq!(status(Some(&token), path, &[]), Some(401), "{path}");
-            for wrong in [
-                "Bearer",
-                "Bearer ",
-                "Bearer 0123456789abcdeF",
-                "Basic 0123456789abcdef",
-            ] {
-                assert_eq!(
-                    status(Some(&token), path, &[("authorization", wrong)]),
-                    Some(401),
-                    "{wrong}"
-                );
+            for wrong in ["Bearer", "Bearer ", "Bearer 0123456789abcdeF", "Basic 0123456789abcdef"] {
+                assert_eq!(status(Some(&token), path, &[("authorization", wrong)]), Some(401), "{wrong}");
             }
             for right in ["Bearer 0123456789abcdef", "bearer 0123456789abcdef"] {
                 assert_eq!(status(Some(&token), path, &[("authorization", right)]), None);
@@ -164,10 +142,7 @@ mod tests {
             let own = format!("http://{host}");
             assert_eq!(status(None, "/v1/top", &[("host", host), ("origin", &own)]), None);
             for foreign in ["null", "http://example.net", "http://127.0.0.1:9"] {
-                assert_eq!(
-                    status(None, "/", &[("host", host), ("origin", foreign)]),
-                    Some(403)
-                );
+                assert_eq!(status(None, "/", &[("host", host), ("origin", foreign)]), Some(403));
             }
         }
         for host in ["rebind.example", "127.0.0.1.example:80", "localhost.example"] {

@@ -79,10 +79,7 @@ pub(crate) struct LineError {
 impl Errors {
     /// None yet; lists at most `room`.
     pub(crate) fn new(room: usize) -> Self {
-        Self {
-            room,
-            ..Self::default()
-        }
+        Self { room, ..Self::default() }
     }
 
     pub(crate) fn push(&mut self, error: LineError) {
@@ -106,17 +103,9 @@ impl Errors {
 impl Writer {
     /// Diffs, claims keys and stages the differences; or reports what is wrong and changes nothing.
     pub(crate) fn bulk(&mut self, bulk: Bulk) -> Result<Report, Problem> {
-        let Bulk {
-            mode,
-            dry_run,
-            lines,
-            mut errors,
-        } = bulk;
+        let Bulk { mode, dry_run, lines, mut errors } = bulk;
         let lines = without_repeats(lines, &mut errors);
-        let mut report = Report {
-            dry_run,
-            ..Report::default()
-        };
+        let mut report = Report { dry_run, ..Report::default() };
         let mut changes = Vec::new();
         let mut places = Vec::new();
         if mode == Mode::Replace {
@@ -134,24 +123,14 @@ impl Writer {
                 Some(_) => report.updated += 1,
                 None => report.created += 1,
             }
-            let old = old
-                .map(|old| parse(&old).map(|before| (old, before)))
-                .transpose()?;
+            let old = old.map(|old| parse(&old).map(|before| (old, before))).transpose()?;
             let record = self.record(&json);
             places.push((changes.len(), line));
-            changes.push(Change {
-                id: after.id.as_str().into(),
-                old,
-                new: Some((record, after)),
-            });
+            changes.push(Change { id: after.id.as_str().into(), old, new: Some((record, after)) });
         }
         self.judge_keys(&changes, &places, dry_run, &mut errors);
         if !errors.is_empty() {
-            return Ok(Report {
-                dry_run,
-                errors: errors.sorted(),
-                ..Report::default()
-            });
+            return Ok(Report { dry_run, errors: errors.sorted(), ..Report::default() });
         }
         if !dry_run {
             for change in changes {
@@ -163,10 +142,8 @@ impl Writer {
 
     /// Records that no line names.
     fn leavers(&self, lines: &[(u64, Subscriber)], changes: &mut Vec<Change>) -> Result<(), Problem> {
-        let stay: std::collections::HashSet<_> = lines
-            .iter()
-            .map(|(_, subscriber)| subscriber.id.as_str())
-            .collect();
+        let stay: std::collections::HashSet<_> =
+            lines.iter().map(|(_, subscriber)| subscriber.id.as_str()).collect();
         let leave: Vec<(Arc<str>, Record)> = self
             .directory
             .read()
@@ -176,11 +153,7 @@ impl Writer {
             .collect();
         for (id, record) in leave {
             let before = parse(&record)?;
-            changes.push(Change {
-                id,
-                old: Some((record, before)),
-                new: None,
-            });
+            changes.push(Change { id, old: Some((record, before)), new: None });
         }
         Ok(())
     }
@@ -201,11 +174,7 @@ impl Writer {
             })
             .collect();
         let only_look = dry_run || !errors.is_empty();
-        let judged = if only_look {
-            self.keys.check(&edits)
-        } else {
-            self.keys.apply(&edits)
-        };
+        let judged = if only_look { self.keys.check(&edits) } else { self.keys.apply(&edits) };
         let lines: HashMap<usize, u64> = places.iter().copied().collect();
         for (place, conflict) in judged.err().into_iter().flatten() {
             errors.push(LineError {

@@ -91,10 +91,7 @@ mod tests {
     use super::*;
 
     fn directory(ids: &[&str]) -> Directory {
-        let record = |id: &str| Record {
-            rev: 1,
-            json: id.into(),
-        };
+        let record = |id: &str| Record { rev: 1, json: id.into() };
         Directory::new(ids.iter().map(|id| (Arc::from(*id), record(id))).collect())
     }
 
@@ -124,21 +121,11 @@ mod tests {
     #[test]
     fn changes_larger_than_a_piece_arrive_whole() {
         let directory = directory(&["gone"]);
-        let new = (0..2 * PIECE + 7).map(|n| {
-            (
-                Arc::from(n.to_string()),
-                Some(Record {
-                    rev: 2,
-                    json: "{}".into(),
-                }),
-            )
-        });
+        let new = (0..2 * PIECE + 7)
+            .map(|n| (Arc::from(n.to_string()), Some(Record { rev: 2, json: "{}".into() })));
         directory.apply(new.chain([(Arc::from("gone"), None)]));
         assert_eq!(directory.len(), 2 * PIECE + 7);
         assert_eq!(directory.get("gone"), None);
-        assert_eq!(
-            directory.get("7").map(|record| record.etag()),
-            Some("\"2\"".to_owned())
-        );
+        assert_eq!(directory.get("7").map(|record| record.etag()), Some("\"2\"".to_owned()));
     }
 }

@@ -23,12 +23,7 @@ pub(crate) struct Guard<S> {
 
 impl<S> Guard<S> {
     pub(crate) fn new(inner: S, stall: Duration) -> Self {
-        Self {
-            inner,
-            stall,
-            waiting: false,
-            deadline: Box::pin(sleep(stall)),
-        }
+        Self { inner, stall, waiting: false, deadline: Box::pin(sleep(stall)) }
     }
 
     /// Passes `outcome` on; while it is pending the deadline runs.
@@ -43,10 +38,7 @@ impl<S> Guard<S> {
             self.deadline.as_mut().reset(until);
         }
         ready!(self.deadline.as_mut().poll(cx));
-        Poll::Ready(Err(io::Error::new(
-            io::ErrorKind::TimedOut,
-            "the client takes nothing of its answer",
-        )))
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client takes nothing of its answer")))
     }
 }
 

@@ -17,48 +17,18 @@ use crate::shaper::Shaper;
 const FAMILIES: [(&str, &str, MetricType, &[&str]); 18] = {
     use MetricType::{COUNTER, GAUGE, HISTOGRAM};
     [
-        (
-            "sluice_port_packets_total",
-            "Frames through a port.",
-            COUNTER,
-            &["port", "way"],
-        ),
-        (
-            "sluice_port_bytes_total",
-            "Bytes of these frames.",
-            COUNTER,
-            &["port", "way"],
-        ),
-        (
-            "sluice_port_drops_total",
-            "Frames lost at a port.",
-            COUNTER,
-            &["port", "reason"],
-        ),
+        ("sluice_port_packets_total", "Frames through a port.", COUNTER, &["port", "way"]),
+        ("sluice_port_bytes_total", "Bytes of these frames.", COUNTER, &["port", "way"]),
+        ("sluice_port_drops_total", "Frames lost at a port.", COUNTER, &["port", "reason"]),
         (
             "sluice_queue_packets_total",
             "Packets that came for a queue, were queued, were sent.",
             COUNTER,
             &["dir", "queue", "stage"],
         ),
-        (
-            "sluice_queue_bytes_total",
-            "Bytes sent, overhead not counted.",
-            COUNTER,
-            &["dir", "queue"],
-        ),
-        (
-            "sluice_queue_marked_total",
-            "Packets changed to CE here.",
-            COUNTER,
-            &["dir", "queue"],
-        ),
-        (
-            "sluice_queue_dropped_total",
-            "Packets dropped.",
-            COUNTER,
-            &["dir", "queue", "reason", "ecn"],
-        ),
+        ("sluice_queue_bytes_total", "Bytes sent, overhead not counted.", COUNTER, &["dir", "queue"]),
+        ("sluice_queue_marked_total", "Packets changed to CE here.", COUNTER, &["dir", "queue"]),
+        ("sluice_queue_dropped_total", "Packets dropped.", COUNTER, &["dir", "queue", "reason", "ecn"]),
         (
             "sluice_queue_delay_seconds",
             "From arrival to start of transmission.",
@@ -71,55 +41,20 @@ const FAMILIES: [(&str, &str, MetricType, &[&str]); 18] = {
             COUNTER,
             &["dir", "kind"],
         ),
-        (
-            "sluice_subscribers",
-            "Records, and those with a packet queued.",
-            GAUGE,
-            &["state"],
-        ),
-        (
-            "sluice_overload_episodes_total",
-            "Times a queue pair went into overload.",
-            COUNTER,
-            &["dir"],
-        ),
-        (
-            "sluice_pi_update_seconds",
-            "A pass over the PI bank.",
-            HISTOGRAM,
-            &[],
-        ),
-        (
-            "sluice_lcore_busy_ratio",
-            "Share of loops that found work.",
-            GAUGE,
-            &["lcore", "role"],
-        ),
+        ("sluice_subscribers", "Records, and those with a packet queued.", GAUGE, &["state"]),
+        ("sluice_overload_episodes_total", "Times a queue pair went into overload.", COUNTER, &["dir"]),
+        ("sluice_pi_update_seconds", "A pass over the PI bank.", HISTOGRAM, &[]),
+        ("sluice_lcore_busy_ratio", "Share of loops that found work.", GAUGE, &["lcore", "role"]),
         (
             "sluice_lcore_stalls_total",
             "Times an lcore was not seen for a second.",
             COUNTER,
             &["lcore", "role"],
         ),
-        (
-            "sluice_port_clock_speed",
-            "Speed of the clock that subscribers of a port share.",
-            GAUGE,
-            &["port"],
-        ),
-        (
-            "sluice_shaper_lag_seconds",
-            "How late a departure was.",
-            HISTOGRAM,
-            &[],
-        ),
+        ("sluice_port_clock_speed", "Speed of the clock that subscribers of a port share.", GAUGE, &["port"]),
+        ("sluice_shaper_lag_seconds", "How late a departure was.", HISTOGRAM, &[]),
         ("sluice_buffers", "Packet buffers.", GAUGE, &["state"]),
-        (
-            "sluice_build_info",
-            "Version of Sluice and of DPDK.",
-            GAUGE,
-            &["version", "dpdk"],
-        ),
+        ("sluice_build_info", "Version of Sluice and of DPDK.", GAUGE, &["version", "dpdk"]),
     ]
 };
 
@@ -183,11 +118,7 @@ impl Families {
         self.number("sluice_subscribers", &["active"], subscribers.active);
         self.number("sluice_buffers", &["free"], snapshot.buffers.free);
         self.number("sluice_buffers", &["used"], snapshot.buffers.used);
-        self.number(
-            "sluice_build_info",
-            &[env!("CARGO_PKG_VERSION"), &snapshot.dpdk],
-            1,
-        );
+        self.number("sluice_build_info", &[env!("CARGO_PKG_VERSION"), &snapshot.dpdk], 1);
     }
 
     fn ports(&mut self, snapshot: &MetricsSnapshot) {
@@ -207,16 +138,8 @@ impl Families {
     fn lcores(&mut self, snapshot: &MetricsSnapshot) {
         for lcore in &snapshot.lcores {
             let id = lcore.lcore.to_string();
-            self.value(
-                "sluice_lcore_busy_ratio",
-                &[&id, lcore.role.label()],
-                lcore.busy_ratio,
-            );
-            self.number(
-                "sluice_lcore_stalls_total",
-                &[&id, lcore.role.label()],
-                lcore.stalls,
-            );
+            self.value("sluice_lcore_busy_ratio", &[&id, lcore.role.label()], lcore.busy_ratio);
+            self.number("sluice_lcore_stalls_total", &[&id, lcore.role.label()], lcore.stalls);
         }
     }
 
@@ -224,17 +147,9 @@ impl Families {
         self.queue(dir, "l4s", &direction.l4s);
         self.queue(dir, "classic", &direction.classic);
         for count in &direction.unclassified {
-            self.number(
-                "sluice_unclassified_packets_total",
-                &[dir, &count.kind],
-                count.packets,
-            );
+            self.number("sluice_unclassified_packets_total", &[dir, &count.kind], count.packets);
         }
-        self.number(
-            "sluice_overload_episodes_total",
-            &[dir],
-            direction.overload_episodes,
-        );
+        self.number("sluice_overload_episodes_total", &[dir], direction.overload_episodes);
     }
 
     fn queue(&mut self, dir: &str, queue: &str, metrics: &QueueMetrics) {
@@ -248,10 +163,7 @@ impl Families {
         }
         self.number("sluice_queue_bytes_total", &[dir, queue], metrics.forwarded_bytes);
         self.number("sluice_queue_marked_total", &[dir, queue], metrics.marked);
-        for (ecn, reasons) in [
-            ("ect", &metrics.dropped_ect),
-            ("not_ect", &metrics.dropped_not_ect),
-        ] {
+        for (ecn, reasons) in [("ect", &metrics.dropped_ect), ("not_ect", &metrics.dropped_not_ect)] {
             for (reason, packets) in reasons.labelled() {
                 self.number("sluice_queue_dropped_total", &[dir, queue, reason, ecn], packets);
             }
@@ -259,10 +171,7 @@ impl Families {
         self.histogram("sluice_queue_delay_seconds", &[dir, queue], &metrics.delay);
     }
 
-    #[expect(
-        clippy::cast_precision_loss,
-        reason = "Prometheus has f64 only; exact up to 2^53"
-    )]
+    #[expect(clippy::cast_precision_loss, reason = "Prometheus has f64 only; exact up to 2^53")]
     fn number(&mut self, family: &str, labels: &[&str], value: u64) {
         self.value(family, labels, value as f64);
     }
@@ -297,10 +206,7 @@ impl Families {
     }
 
     fn push(&mut self, name: &str, values: &[&str], fill: impl FnOnce(&mut Metric, MetricType)) {
-        let found = FAMILIES
-            .iter()
-            .zip(&mut self.0)
-            .find(|((family, ..), _)| *family == name);
+        let found = FAMILIES.iter().zip(&mut self.0).find(|((family, ..), _)| *family == name);
         let Some(((_, _, kind, labels), family)) = found else {
             debug_assert!(false, "{name} is not in the table");
             return;

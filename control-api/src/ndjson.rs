@@ -106,11 +106,7 @@ fn describe(line: u64, text: &[u8], error: &RecordError) -> LineError {
     LineError {
         line,
         error: error.to_string(),
-        field: error
-            .0
-            .first()
-            .map(|error| error.field.clone())
-            .filter(|field| !field.is_empty()),
+        field: error.0.first().map(|error| error.field.clone()).filter(|field| !field.is_empty()),
         id: value.and_then(|value| Some(value.get("id")?.as_str()?.to_owned())),
     }
 }

@@ -43,12 +43,7 @@ impl Options {
             tls_cert: config.api.tls_cert.clone(),
             tls_key: config.api.tls_key.clone(),
             profiles: config.profiles.clone(),
-            access_ports: config
-                .ports
-                .iter()
-                .filter(access)
-                .map(|port| port.name.clone())
-                .collect(),
+            access_ports: config.ports.iter().filter(access).map(|port| port.name.clone()).collect(),
             seeds: config.subscribers.clone(),
             limits: Limits::default(),
             thread_start: None,

@@ -28,10 +28,7 @@ impl Tags {
             for tag in text.split(',').map(str::trim).filter(|tag| !tag.is_empty()) {
                 let opaque = tag.strip_prefix("W/").unwrap_or(tag);
                 if tag != "*" && !(opaque.len() >= 2 && opaque.starts_with('"') && opaque.ends_with('"')) {
-                    return Err(Problem::query(
-                        name.as_str(),
-                        format!("{tag:?} is not an entity tag"),
-                    ));
+                    return Err(Problem::query(name.as_str(), format!("{tag:?} is not an entity tag")));
                 }
                 list.push(tag.to_owned());
             }
@@ -57,10 +54,7 @@ impl Tags {
 
 impl Expect {
     pub(crate) fn read(headers: &HeaderMap) -> Result<Self, Problem> {
-        Ok(Self {
-            some_of: Tags::read(headers, &IF_MATCH)?,
-            none_of: Tags::read(headers, &IF_NONE_MATCH)?,
-        })
+        Ok(Self { some_of: Tags::read(headers, &IF_MATCH)?, none_of: Tags::read(headers, &IF_NONE_MATCH)? })
     }
 
     /// For a change.
@@ -68,11 +62,7 @@ impl Expect {
         let fail = |field: &str, detail: &str| {
             Err(Problem::new(StatusCode::PRECONDITION_FAILED, detail).field(field))
         };
-        if self
-            .some_of
-            .as_ref()
-            .is_some_and(|tags| !tags.hold(record, false))
-        {
+        if self.some_of.as_ref().is_some_and(|tags| !tags.hold(record, false)) {
             return fail("if-match", "the record is no longer the one you saw");
         }
         if self.none_of.as_ref().is_some_and(|tags| tags.hold(record, true)) {
@@ -83,9 +73,7 @@ impl Expect {
 
     /// For a read: whether the client has this one.
     pub(crate) fn has(&self, record: &Record) -> bool {
-        self.none_of
-            .as_ref()
-            .is_some_and(|tags| tags.hold(Some(record), true))
+        self.none_of.as_ref().is_some_and(|tags| tags.hold(Some(record), true))
     }
 }
 
@@ -99,10 +87,7 @@ mod tests {
     }
 
     fn record() -> Record {
-        Record {
-            rev: 7,
-            json: "{}".into(),
-        }
+        Record { rev: 7, json: "{}".into() }
     }
 
     #[test]
@@ -130,9 +115,6 @@ mod tests {
     #[test]
     fn a_tag_without_quotes_is_named() {
         let headers: HeaderMap = [(IF_MATCH, "7".parse().unwrap())].into_iter().collect();
-        assert_eq!(
-            Expect::read(&headers).unwrap_err().field.as_deref(),
-            Some("if-match")
-        );
+        assert_eq!(Expect::read(&headers).unwrap_err().field.as_deref(), Some("if-match"));
     }
 }

@@ -34,12 +34,7 @@ struct Wire<'a> {
 
 impl Problem {
     pub(crate) fn new(status: StatusCode, detail: impl Into<String>) -> Self {
-        Self {
-            status,
-            detail: detail.into(),
-            field: None,
-            extra: Map::new(),
-        }
+        Self { status, detail: detail.into(), field: None, extra: Map::new() }
     }
 
     pub(crate) fn field(mut self, field: impl Into<String>) -> Self {
@@ -54,18 +49,12 @@ impl Problem {
 
     /// A record that is not valid.
     pub(crate) fn record(error: &model::problem::RecordError) -> Self {
-        let errors: Vec<_> = error
-            .0
-            .iter()
-            .map(|error| json!({"field": error.field, "detail": error.message}))
-            .collect();
+        let errors: Vec<_> =
+            error.0.iter().map(|error| json!({"field": error.field, "detail": error.message})).collect();
         let first = error.0.first().map(|error| error.field.clone());
         let problem = Self::new(StatusCode::UNPROCESSABLE_ENTITY, error.to_string());
-        Self {
-            field: first.filter(|field| !field.is_empty()),
-            ..problem
-        }
-        .with("errors", Value::Array(errors))
+        Self { field: first.filter(|field| !field.is_empty()), ..problem }
+            .with("errors", Value::Array(errors))
     }
 
     /// A query or path that says something impossible.

@@ -40,11 +40,7 @@ pub(crate) async fn one(
 ) -> Result<Response, Problem> {
     Params::read(&uri)?.end()?;
     let expect = Expect::read(&headers)?;
-    let record = app
-        .parts
-        .directory
-        .get(&id)
-        .ok_or_else(|| Problem::no_record(&id))?;
+    let record = app.parts.directory.get(&id).ok_or_else(|| Problem::no_record(&id))?;
     let known = expect.has(&record);
     let mut response = answer(StatusCode::OK, &record);
     if known {
@@ -63,9 +59,7 @@ pub(crate) async fn put(
 ) -> Result<Response, Problem> {
     let (expect, body) = read(&app, &uri, &headers, body).await?;
     let subscriber = rules::from_body(&id, &body)?;
-    app.rules
-        .check(&subscriber)
-        .map_err(|error| Problem::record(&error))?;
+    app.rules.check(&subscriber).map_err(|error| Problem::record(&error))?;
     let done = app.parts.writes.submit(Command::Put(subscriber, expect)).await?;
     Ok(changed(done))
 }
@@ -79,11 +73,7 @@ pub(crate) async fn patch(
 ) -> Result<Response, Problem> {
     let (expect, body) = read(&app, &uri, &headers, body).await?;
     let patch = rules::json_value(&body)?;
-    let done = app
-        .parts
-        .writes
-        .submit(Command::Patch { id, patch, expect })
-        .await?;
+    let done = app.parts.writes.submit(Command::Patch { id, patch, expect }).await?;
     Ok(changed(done))
 }
 
@@ -105,24 +95,14 @@ async fn read(app: &App, uri: &Uri, headers: &HeaderMap, body: Body) -> Result<(
     json_kind(headers)?;
     let expect = Expect::read(headers)?;
     let limits = &app.limits;
-    let bounds = Bounds {
-        bytes: limits.body_bytes as u64,
-        idle: limits.body_idle,
-        whole: limits.body,
-    };
+    let bounds = Bounds { bytes: limits.body_bytes as u64, idle: limits.body_idle, whole: limits.body };
     Ok((expect, Pieces::new(headers, body, bounds)?.all().await?))
 }
 
 fn changed(done: Done) -> Response {
     match done {
-        Done::Record {
-            record,
-            created: true,
-        } => answer(StatusCode::CREATED, &record),
-        Done::Record {
-            record,
-            created: false,
-        } => answer(StatusCode::OK, &record),
+        Done::Record { record, created: true } => answer(StatusCode::CREATED, &record),
+        Done::Record { record, created: false } => answer(StatusCode::OK, &record),
         Done::Deleted => StatusCode::NO_CONTENT.into_response(),
         Done::Bulk(report) => bulk_answer(&report),
     }
@@ -161,21 +141,10 @@ pub(crate) async fn bulk(
         .try_acquire_owned()
         .map_err(|_| Problem::unavailable("another bulk request is being read; try again"))?;
     let limits = &app.limits;
-    let bounds = Bounds {
-        bytes: limits.bulk_bytes,
-        idle: limits.body_idle,
-        whole: limits.bulk,
-    };
+    let bounds = Bounds { bytes: limits.bulk_bytes, idle: limits.body_idle, whole: limits.bulk };
     let body = Pieces::new(&headers, body, bounds)?;
-    let (lines, errors) = Lines::new(&app.rules, limits.body_bytes, limits.bulk_errors)
-        .read(body)
-        .await?;
-    let bulk = Bulk {
-        mode,
-        dry_run,
-        lines,
-        errors,
-    };
+    let (lines, errors) = Lines::new(&app.rules, limits.body_bytes, limits.bulk_errors).read(body).await?;
+    let bulk = Bulk { mode, dry_run, lines, errors };
     let done = app.parts.writes.submit(Command::Bulk(bulk)).await?;
     Ok(changed(done))
 }
@@ -185,10 +154,7 @@ fn bulk_answer(report: &Report) -> Response {
     if report.errors.is_empty() {
         return axum::Json(report).into_response();
     }
-    let problem = Problem::new(
-        StatusCode::UNPROCESSABLE_ENTITY,
-        "some lines are wrong; nothing was changed",
-    );
+    let problem = Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "some lines are wrong; nothing was changed");
     match serde_json::to_value(report) {
         Ok(Value::Object(members)) => members
             .into_iter()
@@ -205,12 +171,7 @@ pub(crate) async fn list(State(app): State<Arc<App>>, uri: Uri) -> Result<Respon
     })?;
     let after = params.text("after")?;
     params.end()?;
-    let page = Page {
-        directory: Arc::clone(&app.parts.directory),
-        after,
-        left: limit,
-        stage: Stage::Start,
-    };
+    let page = Page { directory: Arc::clone(&app.parts.directory), after, left: limit, stage: Stage::Start };
     Ok(([(CONTENT_TYPE, "application/json")], Body::new(page)).into_response())
 }
 
@@ -244,11 +205,7 @@ impl Page {
         if let Some((last, _)) = records.last() {
             self.after = Some(last.to_string());
         }
-        self.stage = if more && self.left > 0 {
-            Stage::Items
-        } else {
-            Stage::End
-        };
+        self.stage = if more && self.left > 0 { Stage::Items } else { Stage::End };
         if self.stage == Stage::End {
             let next = if more { json!(self.after) } else { Value::Null };
             text.extend(["],\"next\":", &next.to_string(), "}"]);

@@ -40,10 +40,7 @@ impl Params {
 
     /// The value of `key`, if it is there.
     pub(crate) fn text(&mut self, key: &str) -> Result<Option<String>, Problem> {
-        let mut found = self
-            .0
-            .extract_if(.., |(name, _)| name == key)
-            .map(|(_, value)| value);
+        let mut found = self.0.extract_if(.., |(name, _)| name == key).map(|(_, value)| value);
         let first = found.next();
         if found.next().is_some() {
             return Err(Problem::query(key, format!("{key:?} stands twice")));
@@ -69,10 +66,7 @@ impl Params {
     pub(crate) fn end(self) -> Result<(), Problem> {
         match self.0.first() {
             None => Ok(()),
-            Some((key, _)) => Err(Problem::query(
-                key,
-                format!("{key:?} is not a parameter of this call"),
-            )),
+            Some((key, _)) => Err(Problem::query(key, format!("{key:?} is not a parameter of this call"))),
         }
     }
 }
@@ -84,16 +78,7 @@ pub(crate) fn json_kind(headers: &HeaderMap) -> Result<(), Problem> {
     };
     let text = value.to_str().unwrap_or("").to_ascii_lowercase();
     let kind = text.split(';').next().unwrap_or("").trim();
-    let known = [
-        "json",
-        "x-json",
-        "ndjson",
-        "x-ndjson",
-        "jsonl",
-        "x-jsonl",
-        "jsonlines",
-        "x-jsonlines",
-    ];
+    let known = ["json", "x-json", "ndjson", "x-ndjson", "jsonl", "x-jsonl", "jsonlines", "x-jsonlines"];
     let json = kind.split_once('/').is_some_and(|(class, sub)| {
         matches!(class, "application" | "text") && (known.contains(&sub) || sub.ends_with("+json"))
     });
@@ -122,19 +107,12 @@ pub(crate) struct Pieces {
 
 impl Pieces {
     pub(crate) fn new(headers: &HeaderMap, body: Body, bounds: Bounds) -> Result<Self, Problem> {
-        let announced = headers
-            .get("content-length")
-            .and_then(|value| value.to_str().ok()?.parse().ok());
+        let announced = headers.get("content-length").and_then(|value| value.to_str().ok()?.parse().ok());
         if announced.is_some_and(|length: u64| length > bounds.bytes) {
             return Err(too_large(bounds.bytes));
         }
         let end = Instant::now() + bounds.whole;
-        Ok(Self {
-            body,
-            left: bounds.bytes,
-            bounds,
-            end,
-        })
+        Ok(Self { body, left: bounds.bytes, bounds, end })
     }
 
     /// The next piece; `None` at the end.
@@ -143,10 +121,7 @@ impl Pieces {
             let until = self.end.min(Instant::now() + self.bounds.idle);
             let frame = match timeout_at(until, self.body.frame()).await {
                 Err(_) => {
-                    return Err(Problem::new(
-                        StatusCode::REQUEST_TIMEOUT,
-                        "the body came too slowly",
-                    ));
+                    return Err(Problem::new(StatusCode::REQUEST_TIMEOUT, "the body came too slowly"));
                 }
                 Ok(None) => return Ok(None),
                 Ok(Some(Err(error))) => {
@@ -157,10 +132,8 @@ impl Pieces {
             };
             // Trailers say nothing we ask for.
             let Ok(data) = frame.into_data() else { continue };
-            self.left = self
-                .left
-                .checked_sub(data.len() as u64)
-                .ok_or_else(|| too_large(self.bounds.bytes))?;
+            self.left =
+                self.left.checked_sub(data.len() as u64).ok_or_else(|| too_large(self.bounds.bytes))?;
             return Ok(Some(data));
         }
     }
@@ -200,13 +173,7 @@ mod tests {
         ] {
             assert!(kind(good), "{good}");
         }
-        for bad in [
-            "text/plain",
-            "application/x-www-form-urlencoded",
-            "multipart/form-data",
-            "json",
-            "",
-        ] {
+        for bad in ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", "json", ""] {
             assert!(!kind(bad), "{bad}");
         }
         assert!(json_kind(&HeaderMap::new()).is_ok());

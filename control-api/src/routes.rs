@@ -27,10 +27,7 @@ type Route = (&'static str, &'static [&'static str], MethodRouter<Arc<App>>);
 
 /// Path, methods, handlers.
 fn table() -> Vec<Route> {
-    let one = get(records::one)
-        .put(records::put)
-        .patch(records::patch)
-        .delete(records::delete);
+    let one = get(records::one).put(records::put).patch(records::patch).delete(records::delete);
     vec![
         ("/", &["get"], get(front_page)),
         ("/healthz", &["get"], get(state::health)),
@@ -41,11 +38,7 @@ fn table() -> Vec<Route> {
         ("/v1/subscribers/{id}", &["get", "put", "patch", "delete"], one),
         ("/v1/subscribers/{id}/stats", &["get"], get(state::stats)),
         ("/v1/parents", &["get"], any(parents)),
-        (
-            "/v1/parents/{id}",
-            &["get", "put", "patch", "delete"],
-            any(parents),
-        ),
+        ("/v1/parents/{id}", &["get", "put", "patch", "delete"], any(parents)),
         ("/v1/parents/{id}/stats", &["get"], any(parents)),
         ("/v1/top", &["get"], get(state::top)),
         ("/v1/ports", &["get"], get(state::ports)),
@@ -58,11 +51,8 @@ fn table() -> Vec<Route> {
 
 /// All calls, guarded.
 pub(crate) fn router(app: Arc<App>) -> Router {
-    let routes = table()
-        .into_iter()
-        .fold(Router::new(), |router, (path, _, handlers)| {
-            router.route(path, handlers)
-        });
+    let routes =
+        table().into_iter().fold(Router::new(), |router, (path, _, handlers)| router.route(path, handlers));
     routes
         .fallback(no_path)
         .method_not_allowed_fallback(no_method)
@@ -80,18 +70,14 @@ async fn guard(State(app): State<Arc<App>>, request: Request, next: Next) -> Res
     };
     let headers = response.headers_mut();
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    headers
-        .entry(CACHE_CONTROL)
-        .or_insert(HeaderValue::from_static("no-store"));
+    headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     response
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "tower-http hands the payload over")]
 fn panicked(payload: Box<dyn Any + Send>) -> Response {
     let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    let text = text
-        .or_else(|| payload.downcast_ref::<String>().cloned())
-        .unwrap_or_default();
+    let text = text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_default();
     tracing::error!(panic = %text, "a request failed; forwarding goes on");
     Problem::new(
         StatusCode::INTERNAL_SERVER_ERROR,
@@ -101,26 +87,17 @@ fn panicked(payload: Box<dyn Any + Send>) -> Response {
 }
 
 async fn no_path(uri: Uri) -> Problem {
-    Problem::new(
-        StatusCode::NOT_FOUND,
-        format!("there is no {}; GET / lists what there is", uri.path()),
-    )
+    Problem::new(StatusCode::NOT_FOUND, format!("there is no {}; GET / lists what there is", uri.path()))
 }
 
 async fn no_method(method: Method, uri: Uri) -> Problem {
-    Problem::new(
-        StatusCode::METHOD_NOT_ALLOWED,
-        format!("{} does not take {method}", uri.path()),
-    )
+    Problem::new(StatusCode::METHOD_NOT_ALLOWED, format!("{} does not take {method}", uri.path()))
 }
 
 /// Aggregates come with a later version; until then nothing pretends to keep one.
 async fn parents() -> Problem {
-    Problem::new(
-        StatusCode::NOT_IMPLEMENTED,
-        "this version has no aggregates above subscribers",
-    )
-    .field("parent")
+    Problem::new(StatusCode::NOT_IMPLEMENTED, "this version has no aggregates above subscribers")
+        .field("parent")
 }
 
 async fn openapi() -> Response {
@@ -141,9 +118,7 @@ mod tests {
 
     fn served() -> Calls {
         let methods = |(path, methods, _): Route| {
-            methods
-                .iter()
-                .map(move |method| (path.to_owned(), (*method).to_owned()))
+            methods.iter().map(move |method| (path.to_owned(), (*method).to_owned()))
         };
         table().into_iter().flat_map(methods).collect()
     }
@@ -153,12 +128,7 @@ mod tests {
         let document: serde_json::Value = serde_json::from_str(OPENAPI).unwrap();
         let mut described = Calls::new();
         for (path, item) in document["paths"].as_object().unwrap() {
-            for method in item
-                .as_object()
-                .unwrap()
-                .keys()
-                .filter(|key| *key != "parameters")
-            {
+            for method in item.as_object().unwrap().keys().filter(|key| *key != "parameters") {
                 described.insert((path.clone(), method.clone()));
             }
         }

@@ -40,20 +40,12 @@ impl Rules {
             let message = format!("{:?} is not a profile of the configuration", subscriber.profile);
             errors.push(FieldError::new("profile", message));
         }
-        if let Some(port) = subscriber
-            .matches
-            .port
-            .as_ref()
-            .filter(|port| !self.access_ports.contains(*port))
+        if let Some(port) = subscriber.matches.port.as_ref().filter(|port| !self.access_ports.contains(*port))
         {
             let message = format!("{port:?} is not an access port of the configuration");
             errors.push(FieldError::new("match.port", message));
         }
-        if errors.is_empty() {
-            Ok(())
-        } else {
-            Err(RecordError(errors))
-        }
+        if errors.is_empty() { Ok(()) } else { Err(RecordError(errors)) }
     }
 
     fn has_profile(&self, name: &str) -> bool {
@@ -63,10 +55,8 @@ impl Rules {
     /// A record of the store may name a profile that the configuration has lost: it is then shaped by `default`
     /// and says so, for a router that refuses to start over one customer helps nobody.
     pub(crate) fn servable(&self, subscriber: &Subscriber) -> Option<Subscriber> {
-        (!self.has_profile(&subscriber.profile)).then(|| Subscriber {
-            profile: DEFAULT_PROFILE.to_owned(),
-            ..subscriber.clone()
-        })
+        (!self.has_profile(&subscriber.profile))
+            .then(|| Subscriber { profile: DEFAULT_PROFILE.to_owned(), ..subscriber.clone() })
     }
 }
 

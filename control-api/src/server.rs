@@ -113,10 +113,8 @@ impl Server {
     ) -> Result<ServerHandle, StartError> {
         let (token, tls) = protection(&options)?;
         let listener = bind(options.listen)?;
-        let listen_error = |error: std::io::Error| StartError::Listen {
-            listen: options.listen,
-            reason: error.to_string(),
-        };
+        let listen_error =
+            |error: std::io::Error| StartError::Listen { listen: options.listen, reason: error.to_string() };
         let address = listener.local_addr().map_err(listen_error)?;
         let (stop, stopped) = watch::channel(false);
         let loaded = Writer::load(&options, Arc::clone(&shaper), store)?;
@@ -125,30 +123,10 @@ impl Server {
         let (thread, writes) = loaded.spawn(start_hook).map_err(threads)?;
         let app = App::new(
             options,
-            Parts {
-                shaper,
-                directory,
-                writes: writes.clone(),
-                events,
-                token,
-                stopped: stopped.clone(),
-            },
+            Parts { shaper, directory, writes: writes.clone(), events, token, stopped: stopped.clone() },
         );
-        let mut handle = ServerHandle {
-            address,
-            stop,
-            writes,
-            http: None,
-            writer: Some(thread),
-        };
-        handle.http = Some(spawn(
-            listener,
-            routes::router(app),
-            tls,
-            limits,
-            stopped,
-            start_hook,
-        )?);
+        let mut handle = ServerHandle { address, stop, writes, http: None, writer: Some(thread) };
+        handle.http = Some(spawn(listener, routes::router(app), tls, limits, stopped, start_hook)?);
         tracing::info!(%address, "HTTP listens");
         Ok(handle)
     }
@@ -234,10 +212,7 @@ fn protection(options: &Options) -> Result<(Option<Token>, Option<TlsAcceptor>),
     .filter_map(|(name, missing)| missing.then_some(name))
     .collect();
     if !options.listen.ip().to_canonical().is_loopback() && !missing.is_empty() {
-        return Err(StartError::Exposed {
-            listen: options.listen,
-            missing: missing.join(", "),
-        });
+        return Err(StartError::Exposed { listen: options.listen, missing: missing.join(", ") });
     }
     let tls = match (&options.tls_cert, &options.tls_key) {
         (Some(cert), Some(key)) => Some(tls::acceptor(cert, key)?),
@@ -254,10 +229,7 @@ fn bind(listen: SocketAddr) -> Result<TcpListener, StartError> {
         listener.set_nonblocking(true)?;
         Ok(listener)
     });
-    listener.map_err(|error| StartError::Listen {
-        listen,
-        reason: error.to_string(),
-    })
+    listener.map_err(|error| StartError::Listen { listen, reason: error.to_string() })
 }
 
 fn spawn(
@@ -276,12 +248,7 @@ fn spawn(
         .enable_all()
         .build()
         .map_err(threads)?;
-    let door = Arc::new(Door {
-        router,
-        tls,
-        limits,
-        stopped,
-    });
+    let door = Arc::new(Door { router, tls, limits, stopped });
     std::thread::Builder::new()
         .name("sluice-http".to_owned())
         .spawn(move || {

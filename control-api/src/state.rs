@@ -31,33 +31,25 @@ pub(crate) async fn ready(State(app): State<Arc<App>>) -> Result<Response, Probl
     reasons.extend(writer_reasons(&app));
     let unapplied = app.parts.writes.unapplied();
     if unapplied > 0 {
-        reasons.push(format!(
-            "{unapplied} records of the store are not shaped: the data plane refused them"
-        ));
+        reasons.push(format!("{unapplied} records of the store are not shaped: the data plane refused them"));
     }
     Ok(verdict("ready", &reasons))
 }
 
 fn writer_reasons(app: &App) -> Vec<String> {
     let gone = !app.parts.writes.alive();
-    gone.then(|| "the thread that writes the store has ended".to_owned())
-        .into_iter()
-        .collect()
+    gone.then(|| "the thread that writes the store has ended".to_owned()).into_iter().collect()
 }
 
 fn verdict(good: &str, reasons: &[String]) -> Response {
     if reasons.is_empty() {
         return Json(json!({"status": good, "reasons": []})).into_response();
     }
-    Problem::unavailable(reasons.join("; "))
-        .with("reasons", json!(reasons))
-        .into_response()
+    Problem::unavailable(reasons.join("; ")).with("reasons", json!(reasons)).into_response()
 }
 
 pub(crate) async fn metrics(State(app): State<Arc<App>>) -> Result<Response, Problem> {
-    let text = app
-        .call(|app| TextEncoder::new().encode_to_string(&app.registry.gather()))
-        .await?;
+    let text = app.call(|app| TextEncoder::new().encode_to_string(&app.registry.gather())).await?;
     let text = text.map_err(|error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
     Ok(([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response())
 }
@@ -71,9 +63,7 @@ pub(crate) async fn stats(State(app): State<Arc<App>>, Id(id): Id, uri: Uri) -> 
     match app.call(move |app| app.parts.shaper.stats(&name)).await? {
         Some(stats) => Ok(Json(stats).into_response()),
         None if app.parts.directory.get(&id).is_none() => Err(Problem::no_record(&id)),
-        None => Err(Problem::unavailable(
-            "the lcore that owns this subscriber does not answer",
-        )),
+        None => Err(Problem::unavailable("the lcore that owns this subscriber does not answer")),
     }
 }
 
@@ -100,16 +90,9 @@ fn top_query(uri: &Uri) -> Result<TopQuery, Problem> {
     let n = params.parse("n", default.n, "a number from 1 to 1000", |text| {
         text.parse().ok().filter(|n| (1..=TOP_MAX).contains(n))
     })?;
-    let window_s = params.parse(
-        "window_s",
-        default.window_s,
-        "seconds, above 0 up to 3600",
-        |text| {
-            text.parse()
-                .ok()
-                .filter(|window| *window > 0.0 && *window <= WINDOW_MAX_S)
-        },
-    )?;
+    let window_s = params.parse("window_s", default.window_s, "seconds, above 0 up to 3600", |text| {
+        text.parse().ok().filter(|window| *window > 0.0 && *window <= WINDOW_MAX_S)
+    })?;
     params.end()?;
     Ok(TopQuery { by, dir, n, window_s })
 }

@@ -98,12 +98,7 @@ impl Store {
         prepare(path, &connection)?;
         sync_folder(path);
         let syncer = Syncer::start(path)?;
-        Ok(Self {
-            path: path.to_owned(),
-            connection,
-            syncer,
-            _lock: lock,
-        })
+        Ok(Self { path: path.to_owned(), connection, syncer, _lock: lock })
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -122,9 +117,7 @@ impl Store {
 
     fn state(&self, name: &str) -> Result<i64, StoreError> {
         self.connection
-            .query_row("SELECT value FROM state WHERE name = ?1", [name], |row| {
-                row.get(0)
-            })
+            .query_row("SELECT value FROM state WHERE name = ?1", [name], |row| row.get(0))
             .map_err(|error| explain(&self.path, &error))
     }
 
@@ -134,21 +127,13 @@ impl Store {
         mut each: impl FnMut(&str, u64, &str) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
         let explain = |error| explain(&self.path, &error);
-        let mut select = self
-            .connection
-            .prepare("SELECT id, rev, record FROM subscriber ORDER BY id")
-            .map_err(explain)?;
+        let mut select =
+            self.connection.prepare("SELECT id, rev, record FROM subscriber ORDER BY id").map_err(explain)?;
         let mut rows = select.query([]).map_err(explain)?;
         while let Some(row) = rows.next().map_err(explain)? {
-            let id = row
-                .get_ref(0)
-                .and_then(|value| Ok(value.as_str()?))
-                .map_err(explain)?;
+            let id = row.get_ref(0).and_then(|value| Ok(value.as_str()?)).map_err(explain)?;
             let rev: i64 = row.get(1).map_err(explain)?;
-            let record = row
-                .get_ref(2)
-                .and_then(|value| Ok(value.as_str()?))
-                .map_err(explain)?;
+            let record = row.get_ref(2).and_then(|value| Ok(value.as_str()?)).map_err(explain)?;
             each(id, u64::try_from(rev).unwrap_or(0), record)?;
         }
         Ok(())
@@ -210,32 +195,20 @@ fn signed(value: u64) -> i64 {
 
 /// Makes the folder and takes the lock file.
 fn lock(path: &Path) -> Result<File, StoreError> {
-    let unwritable = |error: std::io::Error| StoreError::Unwritable {
-        path: path.to_owned(),
-        reason: error.to_string(),
-    };
+    let unwritable =
+        |error: std::io::Error| StoreError::Unwritable { path: path.to_owned(), reason: error.to_string() };
     if path.is_dir() {
-        return Err(StoreError::Unwritable {
-            path: path.to_owned(),
-            reason: "it is a folder".to_owned(),
-        });
+        return Err(StoreError::Unwritable { path: path.to_owned(), reason: "it is a folder".to_owned() });
     }
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         fs::create_dir_all(folder).map_err(unwritable)?;
     }
     let mut name = path.as_os_str().to_owned();
     name.push(".lock");
-    let file = File::options()
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .open(name)
-        .map_err(unwritable)?;
+    let file = File::options().create(true).truncate(false).write(true).open(name).map_err(unwritable)?;
     match file.try_lock() {
         Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(StoreError::Locked {
-            path: path.to_owned(),
-        }),
+        Err(TryLockError::WouldBlock) => Err(StoreError::Locked { path: path.to_owned() }),
         Err(TryLockError::Error(error)) => Err(unwritable(error)),
     }
 }
@@ -266,13 +239,10 @@ fn connect(path: &Path) -> rusqlite::Result<Connection> {
 fn prepare(path: &Path, connection: &Connection) -> Result<(), StoreError> {
     let explain = |error| explain(path, &error);
     let pragma = |name| connection.pragma_query_value(None, name, |row| row.get::<_, i32>(0));
-    let (application, layout) = (
-        pragma("application_id").map_err(explain)?,
-        pragma("user_version").map_err(explain)?,
-    );
-    let tables: i32 = connection
-        .query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))
-        .map_err(explain)?;
+    let (application, layout) =
+        (pragma("application_id").map_err(explain)?, pragma("user_version").map_err(explain)?);
+    let tables: i32 =
+        connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).map_err(explain)?;
     if tables > 0 && application != APPLICATION {
         return Err(StoreError::Corrupt {
             path: path.to_owned(),
@@ -280,10 +250,7 @@ fn prepare(path: &Path, connection: &Connection) -> Result<(), StoreError> {
         });
     }
     if layout > LAYOUT {
-        return Err(StoreError::Newer {
-            path: path.to_owned(),
-            found: layout,
-        });
+        return Err(StoreError::Newer { path: path.to_owned(), found: layout });
     }
     let create = if tables == 0 { TABLES } else { "" };
     // Also written where nothing changes, so that a store that cannot be written is found now.
@@ -332,14 +299,8 @@ impl Syncer {
         let thread = std::thread::Builder::new()
             .name("sluice-sync".to_owned())
             .spawn(move || sync_loop(&connection, &theirs, &name))
-            .map_err(|error| StoreError::Failed {
-                path: path.to_owned(),
-                reason: error.to_string(),
-            })?;
-        Ok(Self {
-            shared,
-            thread: Some(thread),
-        })
+            .map_err(|error| StoreError::Failed { path: path.to_owned(), reason: error.to_string() })?;
+        Ok(Self { shared, thread: Some(thread) })
     }
 
     fn dirty(&self) {

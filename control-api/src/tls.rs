@@ -36,10 +36,7 @@ pub(crate) fn acceptor(cert: &Path, key: &Path) -> Result<TlsAcceptor, StartErro
 }
 
 fn fail(path: &Path, reason: &str) -> StartError {
-    StartError::Tls {
-        path: PathBuf::from(path),
-        reason: reason.to_owned(),
-    }
+    StartError::Tls { path: PathBuf::from(path), reason: reason.to_owned() }
 }
 
 fn describe(error: &pem::Error, what: &str) -> String {

@@ -41,15 +41,8 @@ const QUEUE: usize = 4096;
 #[derive(Debug)]
 pub(crate) enum Command {
     Put(Subscriber, Expect),
-    Patch {
-        id: String,
-        patch: Value,
-        expect: Expect,
-    },
-    Delete {
-        id: String,
-        expect: Expect,
-    },
+    Patch { id: String, patch: Value, expect: Expect },
+    Delete { id: String, expect: Expect },
     Bulk(Bulk),
 }
 
@@ -79,12 +72,10 @@ pub(crate) struct Writes {
 impl Writes {
     pub(crate) async fn submit(&self, command: Command) -> Answer {
         let (reply, answer) = oneshot::channel();
-        self.queue
-            .try_send(Some((command, reply)))
-            .map_err(|error| match error {
-                TrySendError::Full(_) => Problem::unavailable("too many changes wait; try again"),
-                TrySendError::Disconnected(_) => Self::gone(),
-            })?;
+        self.queue.try_send(Some((command, reply))).map_err(|error| match error {
+            TrySendError::Full(_) => Problem::unavailable("too many changes wait; try again"),
+            TrySendError::Disconnected(_) => Self::gone(),
+        })?;
         answer.await.unwrap_or_else(|_| Err(Self::gone()))
     }
 
@@ -143,21 +134,12 @@ impl Writer {
         let unapplied = Arc::clone(&self.unapplied_count);
         let life = Arc::new(());
         let alive = Arc::downgrade(&life);
-        let thread = std::thread::Builder::new()
-            .name("sluice-store".to_owned())
-            .spawn(move || {
-                run_hook(start_hook);
-                self.work(&jobs);
-                drop(life);
-            })?;
-        Ok((
-            thread,
-            Writes {
-                queue,
-                unapplied,
-                alive,
-            },
-        ))
+        let thread = std::thread::Builder::new().name("sluice-store".to_owned()).spawn(move || {
+            run_hook(start_hook);
+            self.work(&jobs);
+            drop(life);
+        })?;
+        Ok((thread, Writes { queue, unapplied, alive }))
     }
 
     fn work(&mut self, jobs: &Receiver<Option<Job>>) {
@@ -182,10 +164,7 @@ impl Writer {
     }
 
     fn run(&mut self, mut group: Vec<Job>) {
-        let answers: Vec<_> = group
-            .iter_mut()
-            .map(|(command, _)| self.evaluate(command))
-            .collect();
+        let answers: Vec<_> = group.iter_mut().map(|(command, _)| self.evaluate(command)).collect();
         match self.settle() {
             Ok(()) => {
                 for ((_, reply), answer) in group.into_iter().zip(answers) {
@@ -213,12 +192,8 @@ impl Writer {
                 let old = self.current(id).ok_or_else(|| Problem::no_record(id))?;
                 expect.check(Some(&old))?;
                 let before = parse(&old)?;
-                let after = before
-                    .merge_patch(patch)
-                    .map_err(|error| Problem::record(&error))?;
-                self.rules
-                    .check(&after)
-                    .map_err(|error| Problem::record(&error))?;
+                let after = before.merge_patch(patch).map_err(|error| Problem::record(&error))?;
+                self.rules.check(&after).map_err(|error| Problem::record(&error))?;
                 self.put(Some(old), after)
             }
             Command::Delete { id, expect } => {
@@ -226,11 +201,7 @@ impl Writer {
                 expect.check(Some(&old))?;
                 let before = parse(&old)?;
                 self.claim(Some(&before), None)?;
-                self.stage(Change {
-                    id: id.as_str().into(),
-                    old: Some((old, before)),
-                    new: None,
-                });
+                self.stage(Change { id: id.as_str().into(), old: Some((old, before)), new: None });
                 Ok(Done::Deleted)
             }
             Command::Bulk(bulk) => self.bulk(std::mem::take(bulk)).map(Done::Bulk),
@@ -243,10 +214,7 @@ impl Writer {
         if let Some(old) = &old
             && self.unchanged(&after.id, old, &json)
         {
-            return Ok(Done::Record {
-                record: old.clone(),
-                created,
-            });
+            return Ok(Done::Record { record: old.clone(), created });
         }
         let old = match old {
             Some(old) => Some((parse(&old)?, old)).map(|(before, old)| (old, before)),
@@ -254,15 +222,8 @@ impl Writer {
         };
         self.claim(old.as_ref().map(|(_, before)| before), Some(&after))?;
         let record = self.record(&json);
-        let done = Done::Record {
-            record: record.clone(),
-            created,
-        };
-        self.stage(Change {
-            id: after.id.as_str().into(),
-            old,
-            new: Some((record, after)),
-        });
+        let done = Done::Record { record: record.clone(), created };
+        self.stage(Change { id: after.id.as_str().into(), old, new: Some((record, after)) });
         Ok(done)
     }
 
@@ -281,10 +242,7 @@ impl Writer {
 
     pub(crate) fn record(&mut self, json: &str) -> Record {
         self.revision += 1;
-        Record {
-            rev: self.revision,
-            json: json.into(),
-        }
+        Record { rev: self.revision, json: json.into() }
     }
 
     fn claim(&mut self, old: Option<&Subscriber>, new: Option<&Subscriber>) -> Result<(), Problem> {
@@ -313,9 +271,7 @@ impl Writer {
         if changes.is_empty() {
             return Ok(());
         }
-        let news = changes
-            .iter()
-            .map(|change| (&change.id, change.new.as_ref().map(|(record, _)| record)));
+        let news = changes.iter().map(|change| (&change.id, change.new.as_ref().map(|(record, _)| record)));
         let owed = std::mem::take(&mut self.owed);
         let debts = owed.iter().map(|(id, record)| (id, record.as_ref()));
         if let Err(error) = self.store.commit(debts.chain(news).map(row), self.revision) {
@@ -356,13 +312,10 @@ impl Writer {
 
     /// Nothing of the changes was acknowledged: the store forgets them again, now or with the next commit.
     fn take_back(&mut self, changes: &[Change]) {
-        let olds = changes
-            .iter()
-            .map(|change| (&change.id, change.old.as_ref().map(|(record, _)| record)));
+        let olds = changes.iter().map(|change| (&change.id, change.old.as_ref().map(|(record, _)| record)));
         if let Err(error) = self.store.commit(olds.clone().map(row), self.revision) {
             tracing::error!(%error, "a refused change is still in the store; it goes with the next one");
-            self.owed
-                .extend(olds.map(|(id, record)| (Arc::clone(id), record.cloned())));
+            self.owed.extend(olds.map(|(id, record)| (Arc::clone(id), record.cloned())));
         }
     }
 
@@ -377,47 +330,28 @@ impl Writer {
             }
             self.unapplied.remove(&change.id);
         }
-        self.unapplied_count
-            .store(self.unapplied.len(), Ordering::Relaxed);
-        self.directory.apply(
-            changes
-                .into_iter()
-                .map(|change| (change.id, change.new.map(|(record, _)| record))),
-        );
-        let kind = EventKind::Config {
-            created,
-            updated,
-            deleted,
-        };
+        self.unapplied_count.store(self.unapplied.len(), Ordering::Relaxed);
+        self.directory
+            .apply(changes.into_iter().map(|change| (change.id, change.new.map(|(record, _)| record))));
+        let kind = EventKind::Config { created, updated, deleted };
         // Nobody may be listening.
-        drop(self.events.send(Event {
-            at_ms: now_ms(),
-            kind,
-        }));
+        drop(self.events.send(Event { at_ms: now_ms(), kind }));
     }
 }
 
 fn row<'a>((id, record): (&'a Arc<str>, Option<&'a Record>)) -> Row<'a> {
     match record {
-        Some(record) => Row::Write {
-            id,
-            rev: record.rev,
-            record: &record.json,
-        },
+        Some(record) => Row::Write { id, rev: record.rev, record: &record.json },
         None => Row::Erase { id },
     }
 }
 
 /// `Remove`s first, as [`Shaper::apply`] promises.
 fn edits(changes: &[Change]) -> Vec<Edit> {
-    let gone = changes
-        .iter()
-        .filter(|change| change.old.is_some() && change.new.is_none());
+    let gone = changes.iter().filter(|change| change.old.is_some() && change.new.is_none());
     let removes = gone.map(|change| Edit::Remove(change.id.to_string()));
     let here = changes.iter().filter_map(|change| change.new.as_ref());
-    removes
-        .chain(here.map(|(_, subscriber)| Edit::Put(subscriber.clone())))
-        .collect()
+    removes.chain(here.map(|(_, subscriber)| Edit::Put(subscriber.clone()))).collect()
 }
 
 fn refusal(error: &ShaperError) -> Problem {
@@ -432,10 +366,7 @@ fn refusal(error: &ShaperError) -> Problem {
 /// A committed record back in its parsed form. It was written by this program, so an error is a fault of ours.
 pub(crate) fn parse(record: &Record) -> Result<Subscriber, Problem> {
     Subscriber::from_json(record.json.as_bytes()).map_err(|error| {
-        Problem::new(
-            StatusCode::INTERNAL_SERVER_ERROR,
-            format!("the stored record is not valid: {error}"),
-        )
+        Problem::new(StatusCode::INTERNAL_SERVER_ERROR, format!("the stored record is not valid: {error}"))
     })
 }
 

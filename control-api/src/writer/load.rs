@@ -46,9 +46,7 @@ impl Writer {
         };
         writer.replay()?;
         writer.seed(&options.seeds)?;
-        writer
-            .unapplied_count
-            .store(writer.unapplied.len(), Ordering::Relaxed);
+        writer.unapplied_count.store(writer.unapplied.len(), Ordering::Relaxed);
         Ok(writer)
     }
 
@@ -68,13 +66,7 @@ impl Writer {
             }
             keys.replace(None, Some(&subscriber))
                 .map_err(|conflict| damaged(path, id, conflict.to_string()))?;
-            records.push((
-                Arc::from(id),
-                Record {
-                    rev,
-                    json: subscriber.to_json().into(),
-                },
-            ));
+            records.push((Arc::from(id), Record { rev, json: subscriber.to_json().into() }));
             let changed = rules.servable(&subscriber);
             lost += usize::from(changed.is_some());
             batch.push(Edit::Put(changed.unwrap_or(subscriber)));
@@ -104,20 +96,12 @@ impl Writer {
             return Ok(());
         }
         if self.store.seeded()? {
-            tracing::info!(
-                records = seeds.len(),
-                "the store was seeded before: [[subscriber]] is not read"
-            );
+            tracing::info!(records = seeds.len(), "the store was seeded before: [[subscriber]] is not read");
             return Ok(());
         }
         for seed in seeds {
-            let refuse = |reason: String| StartError::Seed {
-                id: seed.id.clone(),
-                reason,
-            };
-            self.rules
-                .check(seed)
-                .map_err(|error| refuse(error.to_string()))?;
+            let refuse = |reason: String| StartError::Seed { id: seed.id.clone(), reason };
+            self.rules.check(seed).map_err(|error| refuse(error.to_string()))?;
             if self.current(&seed.id).is_some() {
                 tracing::warn!(id = %seed.id, "[[subscriber]]: the store has a record of that name, which stays");
             } else if let Err(conflict) = self.keys.replace(None, Some(seed)) {

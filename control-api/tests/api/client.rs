@@ -47,21 +47,14 @@ impl Reply {
         assert_eq!(self.header("content-type"), "application/problem+json");
         let problem: Value = serde_json::from_slice(&self.body).unwrap();
         assert_eq!(problem["status"], status);
-        assert!(
-            problem["detail"]
-                .as_str()
-                .is_some_and(|detail| !detail.is_empty())
-        );
+        assert!(problem["detail"].as_str().is_some_and(|detail| !detail.is_empty()));
         problem
     }
 
     /// The `field` of an error.
     #[track_caller]
     pub(crate) fn field(&self, status: u16) -> String {
-        self.problem(status)["field"]
-            .as_str()
-            .unwrap_or_default()
-            .to_owned()
+        self.problem(status)["field"].as_str().unwrap_or_default().to_owned()
     }
 }
 
@@ -75,11 +68,7 @@ pub(crate) struct Client {
 
 impl Client {
     pub(crate) fn new(address: SocketAddr) -> Self {
-        Self {
-            address,
-            tls: None,
-            headers: Vec::new(),
-        }
+        Self { address, tls: None, headers: Vec::new() }
     }
 
     pub(crate) fn with(&self, name: &str, value: &str) -> Self {
@@ -108,14 +97,9 @@ impl Client {
             request = request.header(name, value);
         }
         let request = request.body(Full::new(body.into())).unwrap();
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let stream = TcpStream::connect(self.address)
-                .await
-                .map_err(|error| error.to_string())?;
+            let stream = TcpStream::connect(self.address).await.map_err(|error| error.to_string())?;
             let Some(tls) = &self.tls else {
                 return exchange(stream, request).await;
             };
@@ -131,9 +115,8 @@ where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let text = |error: hyper::Error| error.to_string();
-    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
-        .await
-        .map_err(text)?;
+    let (mut sender, connection) =
+        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(text)?;
     tokio::spawn(connection);
     let (parts, body) = sender.send_request(request).await.map_err(text)?.into_parts();
     Ok(Reply {

@@ -43,10 +43,7 @@ impl Default for Fake {
 impl Fake {
     /// Names and records it has.
     pub(crate) fn records(&self) -> BTreeMap<String, Subscriber> {
-        self.records
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.records.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     pub(crate) fn take_batches(&self) -> Vec<Vec<Edit>> {
@@ -57,14 +54,8 @@ impl Fake {
 fn hold_to_the_promises(batch: &[Edit]) {
     let names: BTreeSet<_> = batch.iter().map(Edit::id).collect();
     assert_eq!(names.len(), batch.len(), "a name came twice");
-    let first_put = batch
-        .iter()
-        .position(|edit| matches!(edit, Edit::Put(_)))
-        .unwrap_or(batch.len());
-    assert!(
-        batch[first_put..].iter().all(|edit| matches!(edit, Edit::Put(_))),
-        "Remove after Put"
-    );
+    let first_put = batch.iter().position(|edit| matches!(edit, Edit::Put(_))).unwrap_or(batch.len());
+    assert!(batch[first_put..].iter().all(|edit| matches!(edit, Edit::Put(_))), "Remove after Put");
 }
 
 impl Shaper for Fake {
@@ -73,14 +64,10 @@ impl Shaper for Fake {
         if let Some(edit) = batch.iter().find(|edit| edit.id().starts_with("panic-")) {
             panic!("told to panic by {}", edit.id());
         }
-        if let Some(edit) = batch
-            .iter()
-            .find(|edit| matches!(edit, Edit::Put(_)) && edit.id().starts_with("refuse-"))
+        if let Some(edit) =
+            batch.iter().find(|edit| matches!(edit, Edit::Put(_)) && edit.id().starts_with("refuse-"))
         {
-            return Err(ShaperError::Refused {
-                id: edit.id().to_owned(),
-                reason: "told to".to_owned(),
-            });
+            return Err(ShaperError::Refused { id: edit.id().to_owned(), reason: "told to".to_owned() });
         }
         let mut records = self.records.lock().unwrap();
         let capacity = self.capacity.load(Ordering::SeqCst);
@@ -128,11 +115,7 @@ impl Shaper for Fake {
             marked: 0,
             dropped: 0,
         };
-        self.records()
-            .into_keys()
-            .take(query.n as usize)
-            .map(entry)
-            .collect()
+        self.records().into_keys().take(query.n as usize).map(entry).collect()
     }
 
     fn ports(&self) -> Vec<PortState> {
@@ -153,10 +136,7 @@ impl Shaper for Fake {
             rx_bytes: 12,
             tx_packets: 13,
             tx_bytes: 14,
-            drops: vec![PortDrops {
-                reason: "imissed".into(),
-                packets: 15,
-            }],
+            drops: vec![PortDrops { reason: "imissed".into(), packets: 15 }],
         }]
     }
 
@@ -196,25 +176,15 @@ impl Shaper for Fake {
                         link: 7,
                     },
                     dropped_not_ect: Reasons::default(),
-                    delay: Histogram {
-                        le: vec![0.000_05, 0.001],
-                        count: vec![10, 18, 19],
-                        sum: 0.0125,
-                    },
+                    delay: Histogram { le: vec![0.000_05, 0.001], count: vec![10, 18, 19], sum: 0.0125 },
                 },
-                unclassified: vec![KindCount {
-                    kind: "arp".into(),
-                    packets: 31,
-                }],
+                unclassified: vec![KindCount { kind: "arp".into(), packets: 31 }],
                 overload_episodes: 2,
                 ..DirectionMetrics::default()
             },
             ports: self.ports(),
             lcores: self.lcores(),
-            subscribers: SubscriberCounts {
-                configured: self.records().len() as u64,
-                active: 0,
-            },
+            subscribers: SubscriberCounts { configured: self.records().len() as u64, active: 0 },
             dpdk: "DPDK 99.01".into(),
             ..MetricsSnapshot::default()
         }

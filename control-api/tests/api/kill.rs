@@ -16,9 +16,9 @@ use crate::rig::{Folder, options, record, start};
 
 const STORE: &str = "SLUICE_TEST_KILL_STORE";
 const WORKERS: u32 = 4;
-const ROUNDS: u32 = 6;
+const ROUNDS: u32 = 8;
 /// Records of one bulk request, all with the same rate.
-const BULK: u32 = 40;
+const BULK: u32 = 200;
 /// Rates begin here and rise by one with each change.
 const FIRST: u64 = 1_000_000;
 
@@ -44,10 +44,7 @@ fn spawn(path: &Path) -> (Child, Client) {
     let lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let address = lines
         .map_while(Result::ok)
-        .find_map(|line| {
-            line.strip_prefix("listening ")
-                .map(|address| address.parse().unwrap())
-        })
+        .find_map(|line| line.strip_prefix("listening ").map(|address| address.parse().unwrap()))
         .expect("the child listens");
     (child, Client::new(address))
 }
@@ -73,13 +70,9 @@ fn change_one(client: &Client, worker: u32, mut progress: Progress, acks: &Sende
     loop {
         progress.asked += 1;
         let rate = FIRST + progress.asked;
-        let patch = progress.acked > 0 && progress.asked % 2 == 0;
-        let reply = if patch {
-            client.try_call(
-                "PATCH",
-                &path,
-                json!({"down_bps": rate, "up_bps": rate}).to_string(),
-            )
+        let by_patch = progress.acked > 0 && progress.asked.is_multiple_of(2);
+        let reply = if by_patch {
+            client.try_call("PATCH", &path, json!({"down_bps": rate, "up_bps": rate}).to_string())
         } else {
             client.try_call("PUT", &path, with_rate(&id, worker, rate).to_string())
         };
@@ -148,10 +141,7 @@ fn verify(path: &Path, progress: &mut [Progress], round: u32) {
             assert_eq!(progress.acked, 0, "round {round}: {id} is lost");
             return 0;
         };
-        assert_eq!(
-            record.down_bps, record.up_bps,
-            "round {round}: {id} is there by half"
-        );
+        assert_eq!(record.down_bps, record.up_bps, "round {round}: {id} is there by half");
         let have = record.down_bps - FIRST;
         assert!(
             (progress.acked..=progress.asked).contains(&have),
@@ -163,9 +153,7 @@ fn verify(path: &Path, progress: &mut [Progress], round: u32) {
         if worker < WORKERS as usize {
             progress.acked = check(&format!("w{worker}"), progress);
         } else {
-            let set: Vec<_> = (0..BULK)
-                .map(|n| check(&format!("bulk{n:03}"), progress))
-                .collect();
+            let set: Vec<_> = (0..BULK).map(|n| check(&format!("bulk{n:03}"), progress)).collect();
             assert!(
                 set.iter().all(|have| *have == set[0]),
                 "round {round}: a bulk is there by half: {set:?}"

@@ -16,14 +16,8 @@ fn openapi(rig: &Rig) -> Value {
 #[test]
 fn health_and_readiness_tell_their_reasons() {
     let rig = Rig::new();
-    assert_eq!(
-        rig.client.get("/healthz").json(200),
-        json!({"status": "ok", "reasons": []})
-    );
-    assert_eq!(
-        rig.client.get("/readyz").json(200),
-        json!({"status": "ready", "reasons": []})
-    );
+    assert_eq!(rig.client.get("/healthz").json(200), json!({"status": "ok", "reasons": []}));
+    assert_eq!(rig.client.get("/readyz").json(200), json!({"status": "ready", "reasons": []}));
     let reasons = vec!["lcore 2 has stalled".to_owned(), "link down".to_owned()];
     rig.shaper.reasons.lock().unwrap().clone_from(&reasons);
     assert_eq!(rig.client.get("/readyz").problem(503)["reasons"], json!(reasons));
@@ -49,17 +43,9 @@ fn top_passes_its_query_on() {
     let rig = Rig::new();
     rig.put("cust-1", 1);
     rig.client.get("/v1/top").json(200);
-    let reply = rig
-        .client
-        .get("/v1/top?by=delay&dir=up&n=3&window_s=2.5")
-        .json(200);
+    let reply = rig.client.get("/v1/top?by=delay&dir=up&n=3&window_s=2.5").json(200);
     assert_eq!(reply["items"][0]["id"], "cust-1");
-    let asked = TopQuery {
-        by: TopBy::Delay,
-        dir: Direction::Up,
-        n: 3,
-        window_s: 2.5,
-    };
+    let asked = TopQuery { by: TopBy::Delay, dir: Direction::Up, n: 3, window_s: 2.5 };
     assert_eq!(*rig.shaper.queries.lock().unwrap(), [TopQuery::default(), asked]);
     for (query, field) in [
         ("by=x", "by"),
@@ -85,14 +71,8 @@ fn ports_lcores_and_profiles() {
         assert_eq!(from_config.access_ports, ["access"]);
         options.profiles = from_config.profiles;
     });
-    assert_eq!(
-        rig.client.get("/v1/ports").json(200)["items"][0]["clock_speed"],
-        0.5
-    );
-    assert_eq!(
-        rig.client.get("/v1/lcores").json(200)["items"][0]["role"],
-        "compact"
-    );
+    assert_eq!(rig.client.get("/v1/ports").json(200)["items"][0]["clock_speed"], 0.5);
+    assert_eq!(rig.client.get("/v1/lcores").json(200)["items"][0]["role"], "compact");
     let profiles = rig.client.get("/v1/profiles").json(200);
     assert_eq!(profiles["items"][0]["name"], "default");
     assert_eq!(profiles["items"][0]["target_us"], 15_000);
@@ -134,7 +114,7 @@ fn metrics_have_the_names_of_the_contract_and_no_series_per_subscriber() {
         r#"sluice_unclassified_packets_total{dir="down",kind="arp"} 31"#,
         r#"sluice_subscribers{state="configured"} 0"#,
         r#"sluice_overload_episodes_total{dir="down"} 2"#,
-        r#"sluice_pi_update_seconds_count 0"#,
+        "sluice_pi_update_seconds_count 0",
         r#"sluice_lcore_busy_ratio{lcore="1",role="compact"} 0.25"#,
         r#"sluice_port_clock_speed{port="core"} 0.5"#,
         r#"sluice_shaper_lag_seconds_bucket{le="+Inf"} 0"#,
@@ -154,20 +134,12 @@ fn metrics_have_the_names_of_the_contract_and_no_series_per_subscriber() {
 #[test]
 fn unknown_paths_and_methods_are_problems() {
     let rig = Rig::new();
-    for path in [
-        "/nowhere",
-        "/v1",
-        "/v1/subscribers/",
-        "/v1/subscribers/a/b/c",
-        "/v2/subscribers",
-    ] {
+    for path in ["/nowhere", "/v1", "/v1/subscribers/", "/v1/subscribers/a/b/c", "/v2/subscribers"] {
         rig.client.get(path).problem(404);
     }
-    for (method, path) in [
-        ("POST", "/v1/subscribers"),
-        ("GET", "/v1/subscribers/bulk"),
-        ("DELETE", "/metrics"),
-    ] {
+    for (method, path) in
+        [("POST", "/v1/subscribers"), ("GET", "/v1/subscribers/bulk"), ("DELETE", "/metrics")]
+    {
         let reply = rig.client.call(method, path, "");
         reply.problem(405);
         assert!(!reply.header("allow").is_empty(), "{method} {path}");
@@ -181,10 +153,7 @@ fn unknown_paths_and_methods_are_problems() {
 #[test]
 fn the_front_page_is_a_page() {
     let reply = Rig::new().client.get("/");
-    assert_eq!(
-        (reply.status, reply.header("content-type")),
-        (200, "text/html; charset=utf-8")
-    );
+    assert_eq!((reply.status, reply.header("content-type")), (200, "text/html; charset=utf-8"));
     assert!(reply.text().starts_with("<!doctype html>"));
 }
 
@@ -194,40 +163,25 @@ fn openapi_tells_the_truth_about_paths_and_members() {
     rig.put("cust-1", 1);
     let document = openapi(&rig);
     for (path, item) in document["paths"].as_object().unwrap() {
-        for method in item
-            .as_object()
-            .unwrap()
-            .keys()
-            .filter(|key| *key != "parameters")
-        {
+        for method in item.as_object().unwrap().keys().filter(|key| *key != "parameters") {
             if path == "/v1/events" {
                 continue;
             }
             let call = path.replace("{id}", "cust-1");
             let reply = rig.client.call(&method.to_uppercase(), &call, "");
             let listed = item[method]["responses"].as_object().unwrap();
-            assert!(
-                listed.contains_key(&reply.status.to_string()),
-                "{method} {path}: {}",
-                reply.status
-            );
+            assert!(listed.contains_key(&reply.status.to_string()), "{method} {path}: {}", reply.status);
         }
     }
     rig.put("cust-1", 1);
     let bodies = [
         ("Subscriber", rig.client.get("/v1/subscribers/cust-1").json(200)),
         ("Page", rig.client.get("/v1/subscribers").json(200)),
-        (
-            "SubscriberStats",
-            rig.client.get("/v1/subscribers/cust-1/stats").json(200),
-        ),
+        ("SubscriberStats", rig.client.get("/v1/subscribers/cust-1/stats").json(200)),
         ("TopEntry", rig.client.get("/v1/top").json(200)["items"][0].take()),
         ("Port", rig.client.get("/v1/ports").json(200)["items"][0].take()),
         ("Lcore", rig.client.get("/v1/lcores").json(200)["items"][0].take()),
-        (
-            "BulkReport",
-            rig.client.call("POST", "/v1/subscribers/bulk", "").json(200),
-        ),
+        ("BulkReport", rig.client.call("POST", "/v1/subscribers/bulk", "").json(200)),
         ("Verdict", rig.client.get("/healthz").json(200)),
     ];
     for (name, body) in bodies {
@@ -238,10 +192,7 @@ fn openapi_tells_the_truth_about_paths_and_members() {
 /// The part of JSON Schema that the document uses: type, properties, required, items, $ref.
 #[track_caller]
 fn fits(document: &Value, schema: &Value, value: &Value, at: &str) {
-    if let Some(name) = schema["$ref"]
-        .as_str()
-        .and_then(|path| path.strip_prefix("#/components/schemas/"))
-    {
+    if let Some(name) = schema["$ref"].as_str().and_then(|path| path.strip_prefix("#/components/schemas/")) {
         return fits(document, &document["components"]["schemas"][name], value, at);
     }
     let kind = match value {
@@ -262,23 +213,18 @@ fn fits(document: &Value, schema: &Value, value: &Value, at: &str) {
         "{at}: {kind}"
     );
     if let Value::Array(items) = value {
-        items
-            .iter()
-            .for_each(|item| fits(document, &schema["items"], item, &format!("{at}[]")));
+        for item in items {
+            fits(document, &schema["items"], item, &format!("{at}[]"));
+        }
     }
     if let Value::Object(members) = value {
         let properties = schema["properties"].as_object().unwrap();
         let have: BTreeSet<_> = members.keys().collect();
         for name in schema["required"].as_array().unwrap() {
-            assert!(
-                have.contains(&name.as_str().unwrap().to_owned()),
-                "{at} lacks {name}"
-            );
+            assert!(have.contains(&name.as_str().unwrap().to_owned()), "{at} lacks {name}");
         }
         for (name, member) in members {
-            let schema = properties
-                .get(name)
-                .unwrap_or_else(|| panic!("{at}.{name} is not described"));
+            let schema = properties.get(name).unwrap_or_else(|| panic!("{at}.{name} is not described"));
             fits(document, schema, member, &format!("{at}.{name}"));
         }
     }

@@ -20,17 +20,11 @@ fn a_record_is_created_read_replaced_patched_and_removed() {
 
     let mut changed = record("cust-1", 1);
     changed["up_bps"] = json!(30_000_000);
-    assert_eq!(
-        rig.client.call("PUT", PATH, changed.to_string()).json(200),
-        changed
-    );
+    assert_eq!(rig.client.call("PUT", PATH, changed.to_string()).json(200), changed);
 
     changed["down_bps"] = json!(64_000);
     let merge = rig.client.with("content-type", "application/merge-patch+json");
-    assert_eq!(
-        merge.call("PATCH", PATH, r#"{"down_bps":64000}"#).json(200),
-        changed
-    );
+    assert_eq!(merge.call("PATCH", PATH, r#"{"down_bps":64000}"#).json(200), changed);
     assert_eq!(rig.shaper.records()["cust-1"].down_bps, 64_000);
     assert_eq!(rig.client.get(PATH).json(200), changed);
 
@@ -66,10 +60,7 @@ fn names_are_percent_decoded() {
     let rig = Rig::new();
     let path = "/v1/subscribers/b%C3%BCro%2F1%20a";
     let mut body = record("büro/1 a", 1);
-    assert_eq!(
-        rig.client.call("PUT", path, body.to_string()).json(201)["id"],
-        "büro/1 a"
-    );
+    assert_eq!(rig.client.call("PUT", path, body.to_string()).json(201)["id"], "büro/1 a");
     assert_eq!(rig.client.get(path).status, 200);
     body["id"] = json!("other");
     assert_eq!(rig.client.call("PUT", path, body.to_string()).field(422), "id");
@@ -89,10 +80,7 @@ fn every_wrong_record_names_its_field() {
         (json!({"parent": "pon-1"}), "parent"),
         (json!({"match": {}}), "match"),
         (json!({"match": {"ipv4": ["10.0.0.1/8"]}}), "match.ipv4[0]"),
-        (
-            json!({"match": {"ipv4": ["10.0.0.0/8"], "port": "core"}}),
-            "match.port",
-        ),
+        (json!({"match": {"ipv4": ["10.0.0.0/8"], "port": "core"}}), "match.port"),
         (json!({"match": {"vlan": {"outer": 4095}}}), "match.vlan.outer"),
         (json!({"id": "cust-2"}), "id"),
     ];
@@ -101,24 +89,12 @@ fn every_wrong_record_names_its_field() {
         for (name, value) in change.as_object().unwrap() {
             body[name] = value.clone();
         }
-        assert_eq!(
-            rig.client.call("PUT", PATH, body.to_string()).field(422),
-            field,
-            "{change}"
-        );
+        assert_eq!(rig.client.call("PUT", PATH, body.to_string()).field(422), field, "{change}");
     }
     let path = "/v1/subscribers/taken";
-    assert_eq!(
-        rig.client.call("PATCH", path, r#"{"parent":"pon-1"}"#).field(422),
-        "parent"
-    );
+    assert_eq!(rig.client.call("PATCH", path, r#"{"parent":"pon-1"}"#).field(422), "parent");
     assert_eq!(rig.client.call("PATCH", path, r#"{"id":"x"}"#).field(422), "id");
-    assert_eq!(
-        rig.client
-            .call("PATCH", path, r#"{"match":{"ipv4":null}}"#)
-            .field(422),
-        "match"
-    );
+    assert_eq!(rig.client.call("PATCH", path, r#"{"match":{"ipv4":null}}"#).field(422), "match");
     rig.client.call("PATCH", path, "[]").problem(422);
     rig.client.call("PATCH", path, "{").problem(400);
     rig.client.call("PUT", PATH, "{\"id\":").problem(400);
@@ -133,9 +109,7 @@ fn every_wrong_record_names_its_field() {
 fn two_claims_of_one_key_are_refused_naming_both() {
     let rig = Rig::new();
     rig.put("cust-1", 1);
-    let reply = rig
-        .client
-        .call("PUT", "/v1/subscribers/cust-2", record("cust-2", 1).to_string());
+    let reply = rig.client.call("PUT", "/v1/subscribers/cust-2", record("cust-2", 1).to_string());
     let problem = reply.problem(409);
     assert_eq!(problem["ids"], json!(["cust-2", "cust-1"]));
     let detail = problem["detail"].as_str().unwrap();
@@ -145,15 +119,11 @@ fn two_claims_of_one_key_are_refused_naming_both() {
     );
     rig.put("cust-2", 2);
     let patch = json!({"match": {"ipv4": ["10.0.0.1/32"]}}).to_string();
-    rig.client
-        .call("PATCH", "/v1/subscribers/cust-2", patch)
-        .problem(409);
+    rig.client.call("PATCH", "/v1/subscribers/cust-2", patch).problem(409);
     // The key is free again once its holder gives it up, and the refused one kept its own.
     rig.client.call("DELETE", "/v1/subscribers/cust-1", "");
     rig.put("cust-3", 1);
-    rig.client
-        .call("PUT", "/v1/subscribers/cust-4", record("cust-4", 2).to_string())
-        .problem(409);
+    rig.client.call("PUT", "/v1/subscribers/cust-4", record("cust-4", 2).to_string()).problem(409);
 }
 
 #[test]
@@ -165,47 +135,21 @@ fn preconditions_are_honoured() {
         body["up_bps"] = json!(up_bps);
         body.to_string()
     };
-    assert_eq!(
-        client
-            .with("if-match", "*")
-            .call("PUT", PATH, body(70_000))
-            .field(412),
-        "if-match"
-    );
+    assert_eq!(client.with("if-match", "*").call("PUT", PATH, body(70_000)).field(412), "if-match");
     let create = client.with("if-none-match", "*");
     assert_eq!(create.call("PUT", PATH, body(70_000)).status, 201);
     assert_eq!(create.call("PUT", PATH, body(80_000)).field(412), "if-none-match");
     let old = client.get(PATH).header("etag").to_owned();
-    assert_eq!(
-        client
-            .with("if-match", &old)
-            .call("PUT", PATH, body(90_000))
-            .status,
-        200
-    );
+    assert_eq!(client.with("if-match", &old).call("PUT", PATH, body(90_000)).status, 200);
     let new = client.get(PATH).header("etag").to_owned();
     assert_ne!(old, new);
-    for (method, body) in [
-        ("PUT", body(91_000)),
-        ("PATCH", body(92_000)),
-        ("DELETE", String::new()),
-    ] {
-        assert_eq!(
-            client.with("if-match", &old).call(method, PATH, body).field(412),
-            "if-match",
-            "{method}"
-        );
+    for (method, body) in [("PUT", body(91_000)), ("PATCH", body(92_000)), ("DELETE", String::new())] {
+        assert_eq!(client.with("if-match", &old).call(method, PATH, body).field(412), "if-match", "{method}");
     }
     let unchanged = client.with("if-none-match", &new).get(PATH);
     assert_eq!((unchanged.status, unchanged.body.len()), (304, 0));
     assert_eq!(client.with("if-none-match", &old).get(PATH).status, 200);
-    assert_eq!(
-        client
-            .with("if-match", "bare")
-            .call("DELETE", PATH, "")
-            .field(400),
-        "if-match"
-    );
+    assert_eq!(client.with("if-match", "bare").call("DELETE", PATH, "").field(400), "if-match");
     assert_eq!(client.get(PATH).json(200)["up_bps"], 90_000);
     assert_eq!(client.with("if-match", &new).call("DELETE", PATH, "").status, 204);
 }
@@ -213,23 +157,15 @@ fn preconditions_are_honoured() {
 #[test]
 fn pages_walk_through_all_records_in_order() {
     let rig = Rig::new();
-    let lines: Vec<_> = (0..2500)
-        .map(|n| record(&format!("s{n:05}"), n).to_string())
-        .collect();
-    rig.client
-        .call("POST", "/v1/subscribers/bulk?mode=upsert", lines.join("\n"))
-        .json(200);
+    let lines: Vec<_> = (0..2500).map(|n| record(&format!("s{n:05}"), n).to_string()).collect();
+    rig.client.call("POST", "/v1/subscribers/bulk?mode=upsert", lines.join("\n")).json(200);
     let mut seen = Vec::new();
     let mut path = "/v1/subscribers?limit=700&after=".to_owned();
     loop {
         let page = rig.client.get(&path).json(200);
         assert_eq!(page["total"], 2500);
         seen.extend(
-            page["items"]
-                .as_array()
-                .unwrap()
-                .iter()
-                .map(|item| item["id"].as_str().unwrap().to_owned()),
+            page["items"].as_array().unwrap().iter().map(|item| item["id"].as_str().unwrap().to_owned()),
         );
         match &page["next"] {
             Value::Null => break,
@@ -237,26 +173,14 @@ fn pages_walk_through_all_records_in_order() {
         }
     }
     assert_eq!(seen, (0..2500).map(|n| format!("s{n:05}")).collect::<Vec<_>>());
-    assert_eq!(
-        rig.client.get("/v1/subscribers").json(200)["items"]
-            .as_array()
-            .unwrap()
-            .len(),
-        100
-    );
+    assert_eq!(rig.client.get("/v1/subscribers").json(200)["items"].as_array().unwrap().len(), 100);
     assert_eq!(rig.all().len(), 2500);
     let past = rig.client.get("/v1/subscribers?after=t").json(200);
     assert_eq!(past, json!({"total": 2500, "items": [], "next": null}));
-    for (query, field) in [
-        ("limit=0", "limit"),
-        ("limit=x", "limit"),
-        ("limit=1&limit=2", "limit"),
-        ("page=2", "page"),
-    ] {
-        assert_eq!(
-            rig.client.get(&format!("/v1/subscribers?{query}")).field(400),
-            field
-        );
+    for (query, field) in
+        [("limit=0", "limit"), ("limit=x", "limit"), ("limit=1&limit=2", "limit"), ("page=2", "page")]
+    {
+        assert_eq!(rig.client.get(&format!("/v1/subscribers?{query}")).field(400), field);
     }
 }
 
@@ -264,27 +188,12 @@ fn pages_walk_through_all_records_in_order() {
 fn what_the_data_plane_refuses_is_left_nowhere() {
     let rig = Rig::new();
     rig.put("cust-1", 1);
-    let refused = rig.client.call(
-        "PUT",
-        "/v1/subscribers/refuse-me",
-        record("refuse-me", 2).to_string(),
-    );
-    assert!(
-        refused.problem(422)["detail"]
-            .as_str()
-            .unwrap()
-            .contains("told to")
-    );
-    let panicked = rig.client.call(
-        "PUT",
-        "/v1/subscribers/panic-me",
-        record("panic-me", 2).to_string(),
-    );
+    let refused = rig.client.call("PUT", "/v1/subscribers/refuse-me", record("refuse-me", 2).to_string());
+    assert!(refused.problem(422)["detail"].as_str().unwrap().contains("told to"));
+    let panicked = rig.client.call("PUT", "/v1/subscribers/panic-me", record("panic-me", 2).to_string());
     panicked.problem(503);
     rig.shaper.capacity.store(1, Ordering::SeqCst);
-    rig.client
-        .call("PUT", "/v1/subscribers/cust-2", record("cust-2", 2).to_string())
-        .problem(507);
+    rig.client.call("PUT", "/v1/subscribers/cust-2", record("cust-2", 2).to_string()).problem(507);
     rig.shaper.capacity.store(9, Ordering::SeqCst);
     // Neither memory (its key is free), nor store (restart), nor the data plane kept any of them.
     rig.put("cust-3", 2);
@@ -303,35 +212,22 @@ fn many_clients_at_once_each_get_their_own_answer() {
                 for n in 0..25 {
                     let id = format!("w{worker}-{n}");
                     let body = record(&id, worker * 100 + n).to_string();
-                    assert_eq!(
-                        client.call("PUT", &format!("/v1/subscribers/{id}"), body).status,
-                        201
-                    );
+                    assert_eq!(client.call("PUT", &format!("/v1/subscribers/{id}"), body).status, 201);
                     // All want this one; exactly one may have it.
                     let contested = record(&id, 5000).to_string();
-                    let status = client
-                        .call("PUT", &format!("/v1/subscribers/{id}"), contested)
-                        .status;
+                    let status = client.call("PUT", &format!("/v1/subscribers/{id}"), contested).status;
                     assert!(status == 200 || status == 409, "{status}");
                     // Refused in the midst of others' changes, it must not take them along.
                     let refuse = format!("refuse-{id}");
                     let body = record(&refuse, 6000 + worker * 100 + n).to_string();
-                    assert_eq!(
-                        client
-                            .call("PUT", &format!("/v1/subscribers/{refuse}"), body)
-                            .status,
-                        422
-                    );
+                    assert_eq!(client.call("PUT", &format!("/v1/subscribers/{refuse}"), body).status, 422);
                 }
             });
         }
     });
     let all = rig.all();
     assert_eq!(all.len(), 200);
-    let contested = all
-        .iter()
-        .filter(|item| item["match"]["ipv4"][0] == "10.0.19.136/32")
-        .count();
+    let contested = all.iter().filter(|item| item["match"]["ipv4"][0] == "10.0.19.136/32").count();
     assert_eq!(contested, 1);
     assert_eq!(rig.shaper.records().len(), 200);
     assert_eq!(rig.restart().all(), all);

@@ -21,21 +21,14 @@ fn a_restart_brings_records_and_their_tags_back_and_into_the_data_plane() {
     let rig = Rig::new();
     (0..20).for_each(|n| rig.put(&format!("c{n:02}"), n));
     rig.client.call("DELETE", "/v1/subscribers/c07", "");
-    let (all, tag) = (
-        rig.all(),
-        rig.client.get("/v1/subscribers/c03").header("etag").to_owned(),
-    );
+    let (all, tag) = (rig.all(), rig.client.get("/v1/subscribers/c03").header("etag").to_owned());
     let rig = rig.restart();
     assert_eq!(rig.all(), all);
     assert_eq!(rig.shaper.records().len(), 19);
     assert_eq!(rig.client.get("/v1/subscribers/c03").header("etag"), tag);
     // Claims are back too, and a new revision is none that was given out before.
-    rig.client
-        .call("PUT", "/v1/subscribers/new", record("new", 3).to_string())
-        .problem(409);
-    let newest = rig
-        .client
-        .call("PUT", "/v1/subscribers/new", record("new", 99).to_string());
+    rig.client.call("PUT", "/v1/subscribers/new", record("new", 3).to_string()).problem(409);
+    let newest = rig.client.call("PUT", "/v1/subscribers/new", record("new", 99).to_string());
     assert_eq!(all.len(), 19);
     assert!(newest.header("etag").trim_matches('"').parse::<u32>().unwrap() > 20);
 }
@@ -68,35 +61,20 @@ fn seeds_go_in_once_and_the_store_wins_from_then_on() {
 fn a_record_the_data_plane_refuses_at_start_stays_and_is_told() {
     let rig = Rig::new();
     (0..3).for_each(|n| rig.put(&format!("c{n}"), n));
-    let Rig {
-        handle,
-        folder,
-        shaper,
-        ..
-    } = rig;
+    let Rig { handle, folder, shaper, .. } = rig;
     handle.shutdown();
     let path = folder.path("sluice.db");
     let database = rusqlite::Connection::open(&path).unwrap();
     let text = record("refuse-1", 7).to_string();
-    database
-        .execute("INSERT INTO subscriber VALUES ('refuse-1', 1, ?1)", [&text])
-        .unwrap();
+    database.execute("INSERT INTO subscriber VALUES ('refuse-1', 1, ?1)", [&text]).unwrap();
     let mut lost = record("lost", 8);
     lost["profile"] = json!("gone");
-    database
-        .execute(
-            "INSERT INTO subscriber VALUES ('lost', 1, ?1)",
-            [&lost.to_string()],
-        )
-        .unwrap();
+    database.execute("INSERT INTO subscriber VALUES ('lost', 1, ?1)", [&lost.to_string()]).unwrap();
     drop(database);
     let handle = start(options(), &shaper, &path).unwrap();
     let client = crate::client::Client::new(handle.local_addr());
     let reasons = client.get("/readyz").problem(503)["reasons"].to_string();
-    assert!(
-        reasons.contains("1 records of the store are not shaped"),
-        "{reasons}"
-    );
+    assert!(reasons.contains("1 records of the store are not shaped"), "{reasons}");
     assert_eq!(client.get("/v1/subscribers").json(200)["total"], 5);
     assert_eq!(client.get("/v1/subscribers/lost").json(200)["profile"], "gone");
     assert_eq!(shaper.records()["lost"].profile, "default");
@@ -110,10 +88,7 @@ fn store_error(path: &Path) -> StoreError {
     match start(options(), &Arc::new(Fake::default()), path).unwrap_err() {
         StartError::Store(error) => {
             let text = error.to_string();
-            assert!(
-                text.contains(&path.display().to_string()) && !text.contains('\n'),
-                "{text}"
-            );
+            assert!(text.contains(&path.display().to_string()) && !text.contains('\n'), "{text}");
             error
         }
         other => panic!("{other}"),
@@ -124,59 +99,34 @@ fn store_error(path: &Path) -> StoreError {
 fn a_store_that_cannot_be_used_is_one_clear_sentence() {
     let folder = Folder::new();
     let path = folder.path("sluice.db");
-    std::fs::write(
-        &path,
-        "this is not a database, but long enough to have a header".repeat(10),
-    )
-    .unwrap();
+    std::fs::write(&path, "this is not a database, but long enough to have a header".repeat(10)).unwrap();
     assert!(matches!(store_error(&path), StoreError::Corrupt { .. }));
 
     let foreign = folder.path("foreign.db");
-    rusqlite::Connection::open(&foreign)
-        .unwrap()
-        .execute_batch("CREATE TABLE t (x)")
-        .unwrap();
+    rusqlite::Connection::open(&foreign).unwrap().execute_batch("CREATE TABLE t (x)").unwrap();
     assert!(matches!(store_error(&foreign), StoreError::Corrupt { .. }));
 
     let newer = folder.path("newer.db");
     drop(Store::open(&newer).unwrap());
-    rusqlite::Connection::open(&newer)
-        .unwrap()
-        .pragma_update(None, "user_version", 99)
-        .unwrap();
+    rusqlite::Connection::open(&newer).unwrap().pragma_update(None, "user_version", 99).unwrap();
     assert!(matches!(store_error(&newer), StoreError::Newer { found: 99, .. }));
 
     std::fs::create_dir(folder.path("dir.db")).unwrap();
-    assert!(matches!(
-        store_error(&folder.path("dir.db")),
-        StoreError::Unwritable { .. }
-    ));
-    assert!(matches!(
-        store_error(&path.join("under/a/file.db")),
-        StoreError::Unwritable { .. }
-    ));
-    assert!(matches!(
-        store_error(Path::new("/proc/sluice.db")),
-        StoreError::Unwritable { .. }
-    ));
+    assert!(matches!(store_error(&folder.path("dir.db")), StoreError::Unwritable { .. }));
+    assert!(matches!(store_error(&path.join("under/a/file.db")), StoreError::Unwritable { .. }));
+    assert!(matches!(store_error(Path::new("/proc/sluice.db")), StoreError::Unwritable { .. }));
 }
 
 #[test]
 fn a_damaged_page_or_record_is_found_at_start() {
     let rig = Rig::new();
-    let lines: Vec<_> = (0..2000)
-        .map(|n| record(&format!("c{n}"), n).to_string())
-        .collect();
-    rig.client
-        .call("POST", "/v1/subscribers/bulk", lines.join("\n"))
-        .json(200);
+    let lines: Vec<_> = (0..2000).map(|n| record(&format!("c{n}"), n).to_string()).collect();
+    rig.client.call("POST", "/v1/subscribers/bulk", lines.join("\n")).json(200);
     let Rig { handle, folder, .. } = rig;
     handle.shutdown();
     let path = folder.path("sluice.db");
     let database = rusqlite::Connection::open(&path).unwrap();
-    database
-        .execute("UPDATE subscriber SET record = '{}' WHERE id = 'c5'", [])
-        .unwrap();
+    database.execute("UPDATE subscriber SET record = '{}' WHERE id = 'c5'", []).unwrap();
     database.pragma_query(None, "wal_checkpoint", |_| Ok(())).unwrap();
     drop(database);
     let error = store_error(&path);
@@ -190,10 +140,7 @@ fn a_damaged_page_or_record_is_found_at_start() {
 #[test]
 fn a_second_sluice_on_the_same_store_is_refused() {
     let rig = Rig::new();
-    assert!(matches!(
-        store_error(&rig.folder.path("sluice.db")),
-        StoreError::Locked { .. }
-    ));
+    assert!(matches!(store_error(&rig.folder.path("sluice.db")), StoreError::Locked { .. }));
     assert_eq!(rig.client.get("/healthz").status, 200);
 }
 
@@ -204,15 +151,8 @@ fn a_store_that_fails_a_write_refuses_the_change_and_recovers() {
     // Another program holds the write lock for longer than we wait.
     let blocker = rusqlite::Connection::open(rig.folder.path("sluice.db")).unwrap();
     blocker.execute_batch("BEGIN IMMEDIATE").unwrap();
-    let reply = rig
-        .client
-        .call("PUT", "/v1/subscribers/b", record("b", 2).to_string());
-    assert!(
-        reply.problem(503)["detail"]
-            .as_str()
-            .unwrap()
-            .contains("sluice.db")
-    );
+    let reply = rig.client.call("PUT", "/v1/subscribers/b", record("b", 2).to_string());
+    assert!(reply.problem(503)["detail"].as_str().unwrap().contains("sluice.db"));
     assert_eq!((rig.all().len(), rig.shaper.records().len()), (1, 1));
     blocker.execute_batch("ROLLBACK").unwrap();
     rig.put("c", 2);

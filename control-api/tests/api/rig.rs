@@ -20,11 +20,7 @@ pub(crate) struct Folder(PathBuf);
 impl Folder {
     pub(crate) fn new() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        let name = format!(
-            "sluice-api-{}-{}",
-            std::process::id(),
-            NEXT.fetch_add(1, Ordering::Relaxed)
-        );
+        let name = format!("sluice-api-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let path = std::env::temp_dir().join(name);
         std::fs::create_dir_all(&path).unwrap();
         Self(path)
@@ -51,10 +47,7 @@ pub(crate) fn options() -> Options {
         profiles: BTreeMap::new(),
         access_ports: vec!["access".to_owned()],
         seeds: Vec::new(),
-        limits: Limits {
-            drain: Duration::from_millis(500),
-            ..Limits::default()
-        },
+        limits: Limits { drain: Duration::from_millis(500), ..Limits::default() },
         thread_start: None,
     }
 }
@@ -80,12 +73,7 @@ impl Rig {
         change(&mut options);
         let handle = start(options, &shaper, &folder.path("sluice.db")).unwrap();
         let client = Client::new(handle.local_addr());
-        Self {
-            client,
-            shaper,
-            handle,
-            folder,
-        }
+        Self { client, shaper, handle, folder }
     }
 
     /// Stops the server and starts another on the same store, with a data plane that knows nothing.
@@ -95,29 +83,17 @@ impl Rig {
         let shaper = Arc::new(Fake::default());
         let handle = start(options(), &shaper, &folder.path("sluice.db")).unwrap();
         let client = Client::new(handle.local_addr());
-        Self {
-            client,
-            shaper,
-            handle,
-            folder,
-        }
+        Self { client, shaper, handle, folder }
     }
 
     /// All records by the pages of the interface.
     pub(crate) fn all(&self) -> Vec<Value> {
-        self.client.get("/v1/subscribers?limit=100000").json(200)["items"]
-            .as_array()
-            .unwrap()
-            .clone()
+        self.client.get("/v1/subscribers?limit=100000").json(200)["items"].as_array().unwrap().clone()
     }
 
     #[track_caller]
     pub(crate) fn put(&self, id: &str, number: u32) {
-        let reply = self.client.call(
-            "PUT",
-            &format!("/v1/subscribers/{id}"),
-            record(id, number).to_string(),
-        );
+        let reply = self.client.call("PUT", &format!("/v1/subscribers/{id}"), record(id, number).to_string());
         assert!(reply.status == 200 || reply.status == 201, "{}", reply.text());
     }
 }

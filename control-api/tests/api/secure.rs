@@ -27,22 +27,12 @@ impl Files {
     fn new() -> Self {
         let folder = Folder::new();
         let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
-        let (cert, key, token) = (
-            folder.path("cert.pem"),
-            folder.path("key.pem"),
-            folder.path("token"),
-        );
+        let (cert, key, token) = (folder.path("cert.pem"), folder.path("key.pem"), folder.path("token"));
         std::fs::write(&cert, made.cert.pem()).unwrap();
         std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
         std::fs::write(&token, format!("{TOKEN}\n")).unwrap();
         let client = Arc::new(trusting(made.cert.der()));
-        Self {
-            folder,
-            cert,
-            key,
-            token,
-            client,
-        }
+        Self { folder, cert, key, token, client }
     }
 
     fn protect(&self, options: &mut Options) {
@@ -82,10 +72,7 @@ fn with_a_token_v1_and_metrics_need_it() {
         let reply = rig.client.get(path);
         assert_eq!(reply.field(401), "authorization", "{path}");
         assert_eq!(reply.header("www-authenticate"), "Bearer");
-        assert_eq!(
-            rig.client.with("authorization", "Bearer wrong").get(path).status,
-            401
-        );
+        assert_eq!(rig.client.with("authorization", "Bearer wrong").get(path).status, 401);
     }
     let known = rig.client.with("authorization", &format!("Bearer {TOKEN}"));
     assert_eq!(known.get("/v1/subscribers").status, 200);
@@ -100,19 +87,10 @@ fn with_a_token_v1_and_metrics_need_it() {
 fn tls_serves_those_who_speak_it_and_no_others() {
     let files = Files::new();
     let rig = Rig::with(|options| files.protect(options));
-    let secure = Client {
-        tls: Some(Arc::clone(&files.client)),
-        ..rig.client.clone()
-    };
+    let secure = Client { tls: Some(Arc::clone(&files.client)), ..rig.client.clone() };
     assert_eq!(secure.get("/healthz").status, 200);
     assert_eq!(secure.get("/v1/top").status, 401);
-    assert_eq!(
-        secure
-            .with("authorization", &format!("Bearer {TOKEN}"))
-            .get("/v1/top")
-            .status,
-        200
-    );
+    assert_eq!(secure.with("authorization", &format!("Bearer {TOKEN}")).get("/v1/top").status, 200);
     assert!(rig.client.try_call("GET", "/healthz", "").is_err());
     assert_eq!(secure.get("/healthz").status, 200);
 }
@@ -122,10 +100,7 @@ fn beyond_loopback_it_listens_only_with_token_and_tls() {
     let files = Files::new();
     for listen in ["0.0.0.0:0", "[::]:0", "[::ffff:0.0.0.0]:0"] {
         let error = refusal(|options| options.listen = listen.parse().unwrap()).to_string();
-        assert!(
-            error.ends_with("missing: token_file, tls_cert, tls_key"),
-            "{error}"
-        );
+        assert!(error.ends_with("missing: token_file, tls_cert, tls_key"), "{error}");
     }
     let error = refusal(|options| {
         files.protect(options);
@@ -137,16 +112,13 @@ fn beyond_loopback_it_listens_only_with_token_and_tls() {
         files.protect(options);
         options.listen = "0.0.0.0:0".parse().unwrap();
     });
-    let address = format!("127.0.0.1:{}", rig.client.address.port())
-        .parse()
-        .unwrap();
-    let client = Client {
-        address,
-        tls: Some(Arc::clone(&files.client)),
-        ..rig.client.clone()
-    };
+    let address = format!("127.0.0.1:{}", rig.client.address.port()).parse().unwrap();
+    let client = Client { address, tls: Some(Arc::clone(&files.client)), ..rig.client.clone() };
     assert_eq!(client.get("/healthz").status, 200);
 }
+
+/// A change that spoils the options, the file at fault, words of the error.
+type Case<'a> = (Box<dyn Fn(&mut Options) + 'a>, &'a PathBuf, &'a str);
 
 #[test]
 fn bad_files_are_named_with_what_is_wrong() {
@@ -155,47 +127,15 @@ fn bad_files_are_named_with_what_is_wrong() {
     let missing = files.folder.path("missing");
     let empty = files.write("empty", "\n");
     let spaced = files.write("spaced", "two words");
-    let cases: Vec<(Box<dyn Fn(&mut Options)>, &PathBuf, &str)> = vec![
-        (
-            Box::new(|options| options.token_file = Some(missing.clone())),
-            &missing,
-            "No such file",
-        ),
-        (
-            Box::new(|options| options.token_file = Some(empty.clone())),
-            &empty,
-            "empty",
-        ),
-        (
-            Box::new(|options| options.token_file = Some(spaced.clone())),
-            &spaced,
-            "one line",
-        ),
-        (
-            Box::new(|options| options.tls_cert = Some(missing.clone())),
-            &missing,
-            "No such file",
-        ),
-        (
-            Box::new(|options| options.tls_cert = Some(empty.clone())),
-            &empty,
-            "no PEM certificate",
-        ),
-        (
-            Box::new(|options| options.tls_cert = Some(files.key.clone())),
-            &files.key,
-            "no PEM certificate",
-        ),
-        (
-            Box::new(|options| options.tls_key = Some(files.cert.clone())),
-            &files.cert,
-            "no PEM private key",
-        ),
-        (
-            Box::new(|options| options.tls_key = Some(other.key.clone())),
-            &other.key,
-            "does not fit",
-        ),
+    let cases: [Case; 8] = [
+        (Box::new(|options| options.token_file = Some(missing.clone())), &missing, "No such file"),
+        (Box::new(|options| options.token_file = Some(empty.clone())), &empty, "empty"),
+        (Box::new(|options| options.token_file = Some(spaced.clone())), &spaced, "one line"),
+        (Box::new(|options| options.tls_cert = Some(missing.clone())), &missing, "No such file"),
+        (Box::new(|options| options.tls_cert = Some(empty.clone())), &empty, "no PEM certificate"),
+        (Box::new(|options| options.tls_cert = Some(files.key.clone())), &files.key, "no PEM certificate"),
+        (Box::new(|options| options.tls_key = Some(files.cert.clone())), &files.cert, "no PEM private key"),
+        (Box::new(|options| options.tls_key = Some(other.key.clone())), &other.key, "does not fit"),
     ];
     for (change, path, words) in cases {
         let error = refusal(|options| {
@@ -203,10 +143,7 @@ fn bad_files_are_named_with_what_is_wrong() {
             change(options);
         })
         .to_string();
-        assert!(
-            error.contains(&path.display().to_string()) && error.contains(words),
-            "{error}"
-        );
+        assert!(error.contains(&path.display().to_string()) && error.contains(words), "{error}");
         assert!(!error.contains('\n'), "{error}");
     }
     let half = refusal(|options| options.tls_cert = Some(files.cert.clone())).to_string();
@@ -217,8 +154,5 @@ fn bad_files_are_named_with_what_is_wrong() {
 fn an_address_in_use_is_named() {
     let rig = Rig::new();
     let error = refusal(|options| options.listen = rig.client.address).to_string();
-    assert!(
-        error.contains(&rig.client.address.to_string()) && error.contains("in use"),
-        "{error}"
-    );
+    assert!(error.contains(&rig.client.address.to_string()) && error.contains("in use"), "{error}");
 }
