@@ -164,7 +164,8 @@ class SluiceUnderTest(Process):
 
     PORT = 8480
 
-    def __init__(self, binary, folder, config):
+    def __init__(self, binary, folder, config, drops_unknown):
+        self.drops_unknown = drops_unknown
         path = os.path.join(folder, "sluice.toml")
         with open(path, "w", encoding="utf-8") as file:
             file.write(config)
@@ -204,6 +205,9 @@ class SluiceUnderTest(Process):
                 labels = dict(pairs)
                 where = "" if name == "sluice_queue_dropped_total" else labels["port"] + ":"
                 drops[where + labels["reason"]] = drops.get(where + labels["reason"], 0) + int(value)
+        unclassified = total(s, "sluice_unclassified_packets_total")
+        if self.drops_unknown and unclassified:
+            drops["unknown"] = unclassified
         return {
             "in": total(s, "sluice_port_packets_total", port="core", way="rx"),
             "out": total(s, "sluice_port_packets_total", port="access", way="tx"),
