@@ -10,6 +10,7 @@
 //! for `DELAY_US`, so the base round-trip time is four times that.
 
 use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
@@ -76,7 +77,8 @@ pub struct Topology {
     pub delay_lines: Vec<Process>,
     _veths: Vec<Veth>,
     /// A namespace for each delay line: the fanout groups of two processes' af_packet devices may collide in one.
-    between: [Namespace; 2],
+    /// TAP devices stay where Sluice made them, since its driver asks for their links there, and so do the lines.
+    between: Vec<Namespace>,
     /// Subscribers live here.
     pub client: Namespace,
     /// The Internet.
@@ -101,7 +103,12 @@ impl Topology {
     pub fn new(tag: &str, attach: Attach, folder: &Path) -> Result<Self> {
         let client = Namespace::new(&format!("slu-{tag}-client"))?;
         let server = Namespace::new(&format!("slu-{tag}-server"))?;
-        let between = [Namespace::new(&format!("slu-{tag}-dc"))?, Namespace::new(&format!("slu-{tag}-ds"))?];
+        let between = match attach {
+            Attach::Veth => {
+                vec![Namespace::new(&format!("slu-{tag}-dc"))?, Namespace::new(&format!("slu-{tag}-ds"))?]
+            }
+            Attach::Tap => Vec::new(),
+        };
         let name = |part: &str| format!("s{tag}{part}");
         let mut veths =
             vec![Veth::new(&name("ca"), &name("c0"), 1500)?, Veth::new(&name("sa"), &name("s0"), 1500)?];
@@ -124,9 +131,6 @@ impl Topology {
             access: name("acc"),
             core: name("core"),
         };
-        for (namespace, near) in made.between.iter().zip([name("ca"), name("sa")]) {
-            hand_over(namespace, &near)?;
-        }
         if attach == Attach::Veth {
             made.join_at(tag, [&name("cb"), &name("sb")], "0x8100", folder)?;
         }
@@ -140,23 +144,14 @@ impl Topology {
     }
 
     fn join_at(&mut self, tag: &str, far: [&str; 2], outer_tpid: &str, folder: &Path) -> Result<()> {
-        for ((namespace, side), far) in self.between.iter().zip(["c", "s"]).zip(far) {
-            hand_over(namespace, far)?;
+        for (index, (side, far)) in ["c", "s"].into_iter().zip(far).enumerate() {
             let (prefix, near) = (format!("slu-{tag}-{side}"), format!("s{tag}{side}a"));
-            self.delay_lines.push(delay_line(namespace, &prefix, &near, far, outer_tpid, folder)?);
-        }
-        self.converse()
-    }
-
-    /// Waits until the delay lines carry frames; with Sluice not there yet, until they poll.
-    fn converse(&mut self) -> Result<()> {
-        for line in &mut self.delay_lines {
-            let polls = wait_for(Duration::from_secs(20), || {
-                line.ended().is_some() || line.output().contains("forwarding")
-            });
-            if !polls || line.ended().is_some() {
-                bail!("a delay line did not start: {}", line.output());
+            let namespace = self.between.get(index);
+            for interface in [near.as_str(), far] {
+                hand_over(namespace, interface)?;
             }
+            let line = DelayLine { namespace, prefix: &prefix, near: &near, far, outer_tpid };
+            self.delay_lines.push(line.start(folder)?);
         }
         Ok(())
     }
@@ -183,28 +178,68 @@ impl Topology {
     }
 }
 
-/// Moves an interface into a namespace, up and bare.
-fn hand_over(namespace: &Namespace, interface: &str) -> Result<()> {
-    sh(&format!("ip link set {interface} netns {}", namespace.name))?;
-    namespace.sh(&format!("ethtool -K {interface} tx off rx off gso off tso off gro off"))?;
-    namespace.sysctl(&format!("net.ipv6.conf.{interface}.disable_ipv6"), "1")?;
-    namespace.sh(&format!("ip link set {interface} mtu 1600 up")).map(drop)
+/// Moves an interface into a namespace, if there is one, and makes it bare and up.
+fn hand_over(namespace: Option<&Namespace>, interface: &str) -> Result<()> {
+    let inside = match namespace {
+        None => String::new(),
+        Some(namespace) => {
+            sh(&format!("ip link set {interface} netns {}", namespace.name))?;
+            format!("ip netns exec {} ", namespace.name)
+        }
+    };
+    sh(&format!("{inside}ethtool -K {interface} tx off rx off gso off tso off gro off"))?;
+    sh(&format!("{inside}sysctl -q -w net.ipv6.conf.{interface}.disable_ipv6=1"))?;
+    sh(&format!("{inside}ip link set {interface} mtu 1600 up")).map(drop)
 }
 
-fn delay_line(
-    namespace: &Namespace,
-    prefix: &str,
-    near: &str,
-    far: &str,
-    outer_tpid: &str,
-    folder: &Path,
-) -> Result<Process> {
-    let mut command = namespace.command(program("delay-line"));
-    let af_packet = |index: u8, interface: &str| format!("net_af_packet{index},iface={interface}");
-    command.args(["--a", &af_packet(0, near), "--b", &af_packet(1, far), "--file-prefix", prefix]);
-    command.args(["--delay-us", &DELAY_US.to_string(), "--cpu", "0"]);
-    command.args(["--tag", &format!("100.64.0.30={outer_tpid}:100,0x8100:42")]);
-    Process::start("delay line", &mut command, &folder.join(format!("{prefix}.log")))
+/// A delay line to be started.
+struct DelayLine<'a> {
+    namespace: Option<&'a Namespace>,
+    prefix: &'a str,
+    near: &'a str,
+    far: &'a str,
+    outer_tpid: &'a str,
+}
+
+/// How often a delay line is started: the fanout group of an af_packet device is its process id XOR interface index
+/// and may be another's already; another process has another id.
+const STARTS: usize = 5;
+
+impl DelayLine<'_> {
+    /// Starts it and waits until it forwards.
+    fn start(&self, folder: &Path) -> Result<Process> {
+        let mut said = String::new();
+        for _ in 0..STARTS {
+            let mut line = self.spawn(folder)?;
+            let settled = || line.ended().is_some() || line.output().contains("forwarding");
+            if wait_for(Duration::from_secs(20), settled) && line.ended().is_none() {
+                return Ok(line);
+            }
+            said = line.output();
+            if !said.contains("FANOUT") {
+                break;
+            }
+        }
+        bail!("the delay line {} did not start: {said}", self.prefix)
+    }
+
+    fn spawn(&self, folder: &Path) -> Result<Process> {
+        let program = program("delay-line");
+        let mut command =
+            self.namespace.map_or_else(|| Command::new(&program), |inside| inside.command(&program));
+        let af_packet = |index: u8, interface: &str| format!("net_af_packet{index},iface={interface}");
+        command.args([
+            "--a",
+            &af_packet(0, self.near),
+            "--b",
+            &af_packet(1, self.far),
+            "--file-prefix",
+            self.prefix,
+        ]);
+        command.args(["--delay-us", &DELAY_US.to_string(), "--cpu", "0"]);
+        command.args(["--tag", &format!("100.64.0.30={}:100,0x8100:42", self.outer_tpid)]);
+        Process::start("delay line", &mut command, &folder.join(format!("{}.log", self.prefix)))
+    }
 }
 
 /// The three customers as a seed of the store, for a configuration file.
