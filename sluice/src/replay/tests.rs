@@ -439,12 +439,28 @@ fn files_go_in_and_come_out_and_damaged_ones_leave_nothing_behind() {
 }
 
 #[test]
-fn a_direction_without_a_port_is_refused() {
-    let config =
-        Config::parse("c", "[[port]]\nname = \"c\"\ndevice = \"x0\"\nrole = \"core\"\npeer = \"c\"\n");
-    let Ok(config) = config else { return };
-    let error = Machine::new(&config, Direction::Up, None).err().unwrap().to_string();
-    assert!(error.contains("no access port"), "{error}");
-    let error = Machine::new(&config, Direction::Down, Some("x")).err().unwrap().to_string();
-    assert!(error.contains("no core port of that name"), "{error}");
+fn the_port_of_a_capture_can_be_named() {
+    let port = |name: &str, role: &str, peer: &str| {
+        format!(
+            "[[port]]\nname = \"{name}\"\ndevice = \"net_null_{name}\"\nrole = \"{role}\"\npeer = \"{peer}\"\n"
+        )
+    };
+    let ports = [
+        port("c1", "core", "a1"),
+        port("a1", "access", "c1"),
+        port("c2", "core", "a2"),
+        port("a2", "access", "c2"),
+    ];
+    let limited = subscriber("x", 1_000_000, "ipv4 = [\"100.64.0.1\"], port = \"a2\"");
+    let config = Config::parse("c.toml", &[ports.concat(), limited].concat()).unwrap();
+    let forwarded = |name| {
+        let mut machine = Machine::new(&config, Direction::Down, name).unwrap();
+        machine.arrive(record(0, udp4([100, 64, 0, 1], 0, 10)), &mut |_, _| Ok(())).unwrap();
+        machine.report().unwrap()["subscribers"]["x"]["down"]["classic"]["forwarded"].clone()
+    };
+    assert_eq!((forwarded(None), forwarded(Some("c2"))), (0.into(), 1.into()));
+    for wrong in ["a2", "none"] {
+        let error = Machine::new(&config, Direction::Down, Some(wrong)).err().unwrap().to_string();
+        assert!(error.contains("no core port of that name"), "{error}");
+    }
 }

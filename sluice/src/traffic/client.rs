@@ -4,6 +4,8 @@
 //! Each flow has a socket of its own (its own 5-tuple). Phases of a flow: opening (HELLO until ACCEPT), running,
 //! closing (a sender first waits for what is in flight, then BYE until it is answered, or two seconds).
 
+mod reporter;
+
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -11,14 +13,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, bail};
 use cc::{Codepoint, Nanos};
-use serde_json::json;
 
 use super::clock::Clock;
-use super::flow::{End, Receiving, Sending, Wake, header_bytes};
+use super::flow::{End, Receiving, Sending, Wake};
 use super::proto::{CONTROL_BYTES, Message, Request, decode, encode};
-use super::report::{self, Counts, RttSpan, Span};
+use super::report::Counts;
 use super::socket::{Buffers, Datagram, Peer, Socket, wait, wake_precisely};
 use super::{Direction, RunArgs};
+use reporter::Reporter;
 
 /// HELLO and BYE are repeated after this long.
 const REPEAT: Nanos = Nanos::from_millis(100);
@@ -30,7 +32,6 @@ const DRAINING: Nanos = Nanos::from_secs(1);
 const CLOSING: Nanos = Nanos::from_secs(2);
 /// Longest wait, so that signals are seen.
 const TICK: Nanos = Nanos::from_millis(100);
-const REPORT: Nanos = Nanos::from_secs(1);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
@@ -65,11 +66,7 @@ pub(super) fn run(args: &RunArgs, stop: &AtomicBool, out: &mut dyn Write) -> any
     if counts.packets == 0 {
         bail!(
             "nothing arrived at the {} end",
-            if args.direction == Direction::Up {
-                "server's"
-            } else {
-                "own"
-            }
+            if args.direction == Direction::Up { "server's" } else { "own" }
         );
     }
     Ok(counts)
@@ -101,41 +98,25 @@ impl<'a> Client<'a> {
         let tokens = RandomState::new();
         let flows = (0..args.flows)
             .map(|n| {
-                let socket = Socket::bind(SocketAddr::new(any, 0)).context("cannot open a UDP socket")?;
-                Ok(Flow::new(
-                    socket,
-                    tokens.hash_one(n),
-                    args.connect,
-                    request,
-                    clock.now(),
-                ))
+                let from = args.bind.unwrap_or(any);
+                let socket = Socket::bind(SocketAddr::new(from, 0))
+                    .with_context(|| format!("cannot open a UDP socket on {from}"))?;
+                Ok(Flow::new(socket, tokens.hash_one(n), args.connect, request, clock.now()))
             })
             .collect::<anyhow::Result<_>>()?;
-        Ok(Self {
-            args,
-            clock,
-            flows,
-            buffers: Buffers::new(),
-        })
+        Ok(Self { args, clock, flows, buffers: Buffers::new() })
     }
 
     /// Until the server has accepted every flow.
     fn open_all(&mut self, stop: &AtomicBool) -> anyhow::Result<()> {
         let deadline = self.clock.now() + OPENING;
-        while self
-            .flows
-            .iter()
-            .any(|flow| matches!(flow.phase, Phase::Opening { .. }))
-        {
+        while self.flows.iter().any(|flow| matches!(flow.phase, Phase::Opening { .. })) {
             self.turn()?;
             if self.flows.iter().any(|flow| flow.turned_away) {
                 bail!("{} has no room for more flows", self.args.connect);
             }
             if self.clock.now() > deadline {
-                bail!(
-                    "{} does not answer: is `sluice traffic serve` running there?",
-                    self.args.connect
-                );
+                bail!("{} does not answer: is `sluice traffic serve` running there?", self.args.connect);
             }
             if stop.load(Ordering::Relaxed) {
                 bail!("interrupted before the first packet");
@@ -161,10 +142,7 @@ impl<'a> Client<'a> {
 
     fn close_all(&mut self, now: Nanos) -> anyhow::Result<()> {
         for flow in &mut self.flows {
-            flow.phase = Phase::Closing {
-                since: now,
-                next_bye: now,
-            };
+            flow.phase = Phase::Closing { since: now, next_bye: now };
         }
         let deadline = now + CLOSING;
         while self.clock.now() < deadline && self.flows.iter().any(|flow| flow.phase != Phase::Closed) {
@@ -179,10 +157,7 @@ impl<'a> Client<'a> {
         for flow in &mut self.flows {
             flow.receive(self.clock, &mut self.buffers)?;
             flow.act(self.clock).with_context(|| {
-                format!(
-                    "cannot send packets of {} bytes to {}",
-                    self.args.packet_bytes, self.args.connect
-                )
+                format!("cannot send packets of {} bytes to {}", self.args.packet_bytes, self.args.connect)
             })?;
         }
         Ok(())
@@ -190,26 +165,16 @@ impl<'a> Client<'a> {
 
     fn sleep(&self, until: Nanos) -> io::Result<()> {
         let now = self.clock.now();
-        let wake = self
-            .flows
-            .iter()
-            .filter_map(|flow| flow.wake.at)
-            .min()
-            .unwrap_or(Nanos::MAX);
+        let wake = self.flows.iter().filter_map(|flow| flow.wake.at).min().unwrap_or(Nanos::MAX);
         let at = wake.min(until).min(now + TICK);
         if at <= now {
             return Ok(());
         }
-        wait(
-            self.flows.iter().map(|flow| (&flow.socket, flow.wake.writable)),
-            at.since(now),
-        )
+        wait(self.flows.iter().map(|flow| (&flow.socket, flow.wake.writable)), at.since(now))
     }
 
     fn counts(&self) -> Counts {
-        self.flows
-            .iter()
-            .fold(Counts::default(), |sum, flow| sum.plus(flow.end.counts()))
+        self.flows.iter().fold(Counts::default(), |sum, flow| sum.plus(flow.end.counts()))
     }
 }
 
@@ -225,31 +190,16 @@ impl Flow {
             token,
             peer,
             request,
-            phase: Phase::Opening {
-                cookie: 0,
-                next_hello: now,
-            },
+            phase: Phase::Opening { cookie: 0, next_hello: now },
             end,
-            wake: Wake {
-                at: Some(now),
-                writable: false,
-            },
+            wake: Wake { at: Some(now), writable: false },
             turned_away: false,
             ignored: 0,
         }
     }
 
     fn receive(&mut self, clock: &Clock, buffers: &mut Buffers) -> io::Result<()> {
-        let Self {
-            socket,
-            token,
-            peer,
-            phase,
-            end,
-            turned_away,
-            ignored,
-            ..
-        } = self;
+        let Self { socket, token, peer, phase, end, turned_away, ignored, .. } = self;
         socket.receive(buffers, |datagram| {
             let message = decode(datagram.bytes).filter(|(t, _)| t == token && datagram.from == peer.address);
             let Some((_, message)) = message else {
@@ -271,29 +221,15 @@ impl Flow {
             Phase::Opening { cookie, next_hello } => {
                 let mut next = next_hello;
                 if next_hello <= now {
-                    self.say(&Message::Hello {
-                        cookie,
-                        request: self.request,
-                    });
+                    self.say(&Message::Hello { cookie, request: self.request });
                     next = now + REPEAT;
                 }
-                self.phase = Phase::Opening {
-                    cookie,
-                    next_hello: next,
-                };
-                self.wake = Wake {
-                    at: Some(next),
-                    writable: false,
-                };
+                self.phase = Phase::Opening { cookie, next_hello: next };
+                self.wake = Wake { at: Some(next), writable: false };
             }
             Phase::Running => self.wake = self.end.pump(&|| clock.now(), &self.socket)?,
             Phase::Closing { since, next_bye } => self.close(now, since, next_bye),
-            Phase::Closed => {
-                self.wake = Wake {
-                    at: None,
-                    writable: false,
-                }
-            }
+            Phase::Closed => self.wake = Wake { at: None, writable: false },
         }
         Ok(())
     }
@@ -309,18 +245,8 @@ impl Flow {
         }
         // A receiver has nothing to wait for: should its BYE be lost, the server stops by itself.
         let is_done = matches!(self.end, End::Receiving(_));
-        self.phase = if is_done {
-            Phase::Closed
-        } else {
-            Phase::Closing {
-                since,
-                next_bye: next,
-            }
-        };
-        self.wake = Wake {
-            at: Some(next),
-            writable: false,
-        };
+        self.phase = if is_done { Phase::Closed } else { Phase::Closing { since, next_bye: next } };
+        self.wake = Wake { at: Some(next), writable: false };
     }
 
     fn say(&self, message: &Message) {
@@ -335,10 +261,7 @@ impl Flow {
 fn step(phase: &mut Phase, end: &mut End, now: Nanos, message: &Message, datagram: &Datagram<'_>) -> bool {
     match (*phase, message) {
         (Phase::Opening { .. }, Message::Retry { cookie }) => {
-            *phase = Phase::Opening {
-                cookie: *cookie,
-                next_hello: now,
-            };
+            *phase = Phase::Opening { cookie: *cookie, next_hello: now };
             true
         }
         (Phase::Opening { .. }, Message::Accept) => {
@@ -355,122 +278,5 @@ fn step(phase: &mut Phase, end: &mut End, now: Nanos, message: &Message, datagra
             true
         }
         _ => end.on_message(now, message, datagram),
-    }
-}
-
-/// Spans of a second, and the whole.
-struct Reporter {
-    started: Nanos,
-    last: Nanos,
-    counts: Counts,
-    rtt: RttSpan,
-}
-
-impl Reporter {
-    fn new(now: Nanos) -> Self {
-        Self {
-            started: now,
-            last: now,
-            counts: Counts::default(),
-            rtt: RttSpan::default(),
-        }
-    }
-
-    fn due(&self) -> Nanos {
-        self.last + REPORT
-    }
-
-    fn tick(&mut self, client: &mut Client<'_>, out: &mut dyn Write) -> io::Result<()> {
-        if client.clock.now() >= self.due() {
-            self.emit(client, out)
-        } else {
-            Ok(())
-        }
-    }
-
-    /// The last second is rarely a whole one to the nanosecond.
-    fn last_tick(&mut self, client: &mut Client<'_>, out: &mut dyn Write) -> io::Result<()> {
-        if client.clock.now().since(self.last) > Nanos(REPORT.0 / 2) {
-            self.emit(client, out)
-        } else {
-            Ok(())
-        }
-    }
-
-    fn emit(&mut self, client: &mut Client<'_>, out: &mut dyn Write) -> io::Result<()> {
-        let now = client.clock.now();
-        let counts = client.counts();
-        let mut span = Span {
-            counts: counts.less(self.counts),
-            length: now.since(self.last),
-            header_bytes: header_bytes(&client.args.connect),
-            ..Span::default()
-        };
-        for flow in &mut client.flows {
-            span.rtt.merge(flow.end.take_rtt());
-            span.cwnd_bytes = span.cwnd_bytes.saturating_add(flow.end.cwnd_bytes());
-        }
-        self.rtt.merge(span.rtt);
-        (self.last, self.counts) = (now, counts);
-        report::line(
-            out,
-            span.to_json(),
-            json!({ "t_s": report::seconds(now.since(self.started)) }),
-        )
-    }
-
-    fn summary(
-        &mut self,
-        client: &mut Client<'_>,
-        started: Nanos,
-        stopped: Nanos,
-        out: &mut dyn Write,
-    ) -> anyhow::Result<Counts> {
-        for flow in &mut client.flows {
-            self.rtt.merge(flow.end.take_rtt());
-        }
-        let length = stopped.since(started);
-        let header_bytes = header_bytes(&client.args.connect);
-        let cwnd_bytes = client
-            .flows
-            .iter()
-            .map(|flow| flow.end.cwnd_bytes())
-            .fold(0, u64::saturating_add);
-        let counts = client.counts();
-        let span = Span {
-            counts,
-            rtt: self.rtt,
-            length,
-            cwnd_bytes,
-            header_bytes,
-        };
-        let flow_rates: Vec<u64> = client
-            .flows
-            .iter()
-            .map(|flow| flow.end.counts().bytes.saturating_mul(8_000) / (length.0 / 1_000_000).max(1))
-            .collect();
-        let refused: u64 = client
-            .flows
-            .iter()
-            .map(|flow| {
-                if let End::Sending(end) = &flow.end {
-                    end.refused()
-                } else {
-                    0
-                }
-            })
-            .sum();
-        let more = json!({
-            "summary": true,
-            "seconds": report::seconds(length),
-            "cc": client.args.cc.label(),
-            "direction": if client.args.direction == Direction::Up { "up" } else { "down" },
-            "flows": client.args.flows,
-            "flow_rates_bps": flow_rates,
-            "refused": refused,
-            "ignored": client.flows.iter().map(|flow| flow.ignored).sum::<u64>(),
-        });
-        report::line(out, span.to_json(), more)?;
-        Ok(counts)
     }
 }

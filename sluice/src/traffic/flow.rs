@@ -57,20 +57,9 @@ impl Sending {
             max_cwnd: u64::from(request.packet_bytes) * MAX_IN_FLIGHT as u64,
             ..SenderOptions::default()
         };
-        let catch_up = if request.kind == Kind::Cbr {
-            CATCH_UP_CBR
-        } else {
-            CATCH_UP
-        };
-        let flight = FlightOptions {
-            max_packets: MAX_IN_FLIGHT,
-            ..FlightOptions::default()
-        };
-        let tx_options = TransmitterOptions {
-            flight,
-            catch_up,
-            ..TransmitterOptions::default()
-        };
+        let catch_up = if request.kind == Kind::Cbr { CATCH_UP_CBR } else { CATCH_UP };
+        let flight = FlightOptions { max_packets: MAX_IN_FLIGHT, ..FlightOptions::default() };
+        let tx_options = TransmitterOptions { flight, catch_up, ..TransmitterOptions::default() };
         Self {
             token,
             peer,
@@ -99,19 +88,13 @@ impl Sending {
             if !self.send(now, &packet, socket)? {
                 self.stuck = Some(packet);
                 self.tx.host_limited();
-                return Ok(Wake {
-                    at: self.tx.deadline(),
-                    writable: true,
-                });
+                return Ok(Wake { at: self.tx.deadline(), writable: true });
             }
             now = clock();
         }
         // More could leave: this host is what holds the flow back.
         self.tx.host_limited();
-        Ok(Wake {
-            at: Some(now),
-            writable: false,
-        })
+        Ok(Wake { at: Some(now), writable: false })
     }
 
     fn wake(&self, at: Option<Nanos>) -> Wake {
@@ -130,9 +113,7 @@ impl Sending {
             lost: u32::try_from(self.tx.totals().lost).unwrap_or(u32::MAX),
         };
         let head = encode(&mut self.buffer, self.token, &Message::Data(data));
-        let length = usize::try_from(packet.bytes)
-            .unwrap_or(head)
-            .clamp(head, self.buffer.len());
+        let length = usize::try_from(packet.bytes).unwrap_or(head).clamp(head, self.buffer.len());
         match socket.send(self.peer, packet.codepoint, &self.buffer[..length]) {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
@@ -159,13 +140,7 @@ impl Sending {
 
     pub(super) fn counts(&self) -> Counts {
         let t = self.tx.totals();
-        Counts {
-            packets: t.acked,
-            bytes: t.acked_bytes,
-            marked: t.marked,
-            lost: t.lost,
-            ecn: self.ecn,
-        }
+        Counts { packets: t.acked, bytes: t.acked_bytes, marked: t.marked, lost: t.lost, ecn: self.ecn }
     }
 
     pub(super) fn refused(&self) -> u64 {
@@ -196,10 +171,7 @@ impl Receiving {
 
     pub(super) fn on_data(&mut self, now: Nanos, data: &Data, datagram: &Datagram<'_>) {
         let bytes = u32::try_from(datagram.bytes.len()).unwrap_or(u32::MAX);
-        if !self
-            .rx
-            .on_packet(now, data.seq, data.oldest, datagram.ecn, data.sent, bytes)
-        {
+        if !self.rx.on_packet(now, data.seq, data.oldest, datagram.ecn, data.sent, bytes) {
             return;
         }
         // A new sample shows as a changed value; two equal ones in a row count once.
@@ -218,10 +190,7 @@ impl Receiving {
         {
             self.send_ack(&frame, socket);
         }
-        Wake {
-            at: self.rx.ack_due(),
-            writable: false,
-        }
+        Wake { at: self.rx.ack_due(), writable: false }
     }
 
     /// Says the last word, due or not.
@@ -241,13 +210,7 @@ impl Receiving {
     pub(super) fn counts(&self) -> Counts {
         let ecn = self.rx.ecn();
         let (packets, bytes) = (self.rx.received(), self.rx.bytes());
-        Counts {
-            packets,
-            bytes,
-            marked: ecn.ce,
-            lost: u64::from(self.latest.lost),
-            ecn,
-        }
+        Counts { packets, bytes, marked: ecn.ce, lost: u64::from(self.latest.lost), ecn }
     }
 }
 

@@ -19,7 +19,7 @@ mod socket;
 #[cfg(test)]
 mod tests;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -61,6 +61,9 @@ pub(crate) struct RunArgs {
     /// The server.
     #[arg(long, value_name = "ADDR:PORT")]
     pub(crate) connect: SocketAddr,
+    /// Address to send from; left out: the system's choice.
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) bind: Option<IpAddr>,
     /// Which way the data goes, seen from here.
     #[arg(long, value_enum, default_value_t = Direction::Up)]
     pub(crate) direction: Direction,

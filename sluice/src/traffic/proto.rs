@@ -107,10 +107,9 @@ pub(super) fn decode(bytes: &[u8]) -> Option<(u64, Message)> {
     }
     let token = r.u64()?;
     let message = match code {
-        1 if bytes.len() >= HELLO_BYTES => Message::Hello {
-            cookie: r.u64()?,
-            request: take_request(&mut r)?,
-        },
+        1 if bytes.len() >= HELLO_BYTES => {
+            Message::Hello { cookie: r.u64()?, request: take_request(&mut r)? }
+        }
         2 => Message::Retry { cookie: r.u64()? },
         3 => Message::Accept,
         4 => Message::Data(Data {
@@ -144,10 +143,7 @@ impl Message {
 }
 
 fn put_request(w: &mut Writer<'_>, request: &Request) {
-    let kind = Kind::ALL
-        .iter()
-        .position(|kind| *kind == request.kind)
-        .unwrap_or(0);
+    let kind = Kind::ALL.iter().position(|kind| *kind == request.kind).unwrap_or(0);
     let codepoint = request.codepoint.map_or(u8::MAX, |codepoint| codepoint as u8);
     let flags = u8::from(request.rtt_independence) | u8::from(request.hystart) << 1;
     w.put(&[
@@ -176,11 +172,7 @@ fn take_request(r: &mut Reader<'_>) -> Option<Request> {
         _ => return None,
     };
     Some(Request {
-        direction: if direction == 0 {
-            Direction::Up
-        } else {
-            Direction::Down
-        },
+        direction: if direction == 0 { Direction::Up } else { Direction::Down },
         kind: *Kind::ALL.get(usize::from(kind))?,
         codepoint,
         rtt_independence: flags & 1 != 0,
@@ -196,14 +188,7 @@ fn put_frame(w: &mut Writer<'_>, frame: &AckFrame) {
     for word in [frame.largest, frame.cumulative].into_iter().chain(frame.bitmap) {
         w.u64(word);
     }
-    for word in [
-        frame.received,
-        ecn.not_ect,
-        ecn.ect1,
-        ecn.ect0,
-        ecn.ce,
-        frame.missing,
-    ] {
+    for word in [frame.received, ecn.not_ect, ecn.ect1, ecn.ect0, ecn.ce, frame.missing] {
         w.u64(word);
     }
     w.u64(frame.echo.0);
@@ -216,12 +201,7 @@ fn take_frame(r: &mut Reader<'_>) -> Option<AckFrame> {
         cumulative: r.u64()?,
         bitmap: [r.u64()?, r.u64()?, r.u64()?, r.u64()?],
         received: r.u64()?,
-        ecn: EcnCounts {
-            not_ect: r.u64()?,
-            ect1: r.u64()?,
-            ect0: r.u64()?,
-            ce: r.u64()?,
-        },
+        ecn: EcnCounts { not_ect: r.u64()?, ect1: r.u64()?, ect0: r.u64()?, ce: r.u64()? },
         missing: r.u64()?,
         echo: Nanos(r.u64()?),
         held: Nanos(r.u64()?),

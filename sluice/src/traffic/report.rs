@@ -58,23 +58,14 @@ pub(super) struct RttSpan {
 
 impl RttSpan {
     pub(super) fn add(&mut self, rtt: Nanos) {
-        self.merge(Self {
-            samples: 1,
-            min: rtt.0,
-            max: rtt.0,
-            sum: rtt.0,
-        });
+        self.merge(Self { samples: 1, min: rtt.0, max: rtt.0, sum: rtt.0 });
     }
 
     pub(super) fn merge(&mut self, other: Self) {
         if other.samples == 0 {
             return;
         }
-        self.min = if self.samples == 0 {
-            other.min
-        } else {
-            self.min.min(other.min)
-        };
+        self.min = if self.samples == 0 { other.min } else { self.min.min(other.min) };
         self.max = self.max.max(other.max);
         self.sum = self.sum.saturating_add(other.sum);
         self.samples += other.samples;

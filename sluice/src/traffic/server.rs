@@ -91,16 +91,8 @@ pub(super) fn serve(
         server.end(clock.now(), key, out)?;
     }
     let counts = server.counts();
-    let summary = Span {
-        counts,
-        length: clock.now(),
-        ..Span::default()
-    };
-    report::line(
-        out,
-        summary.to_json(),
-        json!({ "summary": true, "ignored": server.ignored }),
-    )?;
+    let summary = Span { counts, length: clock.now(), ..Span::default() };
+    report::line(out, summary.to_json(), json!({ "summary": true, "ignored": server.ignored }))?;
     Ok(())
 }
 
@@ -122,14 +114,7 @@ impl Server {
                             ended.push(key);
                         }
                     }
-                    _ => strangers.push((
-                        token,
-                        message,
-                        Peer {
-                            address: datagram.from,
-                            from: datagram.to,
-                        },
-                    )),
+                    _ => strangers.push((token, message, Peer { address: datagram.from, from: datagram.to })),
                 }
             }
             None => self.ignored += 1,
@@ -215,9 +200,7 @@ impl Server {
     }
 
     fn counts(&self) -> Counts {
-        self.sessions
-            .values()
-            .fold(self.past, |sum, session| sum.plus(session.end.counts()))
+        self.sessions.values().fold(self.past, |sum, session| sum.plus(session.end.counts()))
     }
 
     fn next_wake(&self, now: Nanos) -> (Nanos, bool) {
@@ -244,10 +227,7 @@ impl Session {
             heard: now,
             ends: now + Nanos::from_secs(request.seconds.into()) + GRACE,
             started: now,
-            wake: Wake {
-                at: Some(now),
-                writable: false,
-            },
+            wake: Wake { at: Some(now), writable: false },
         }
     }
 
@@ -278,11 +258,7 @@ impl Ticker {
         }
         let counts = server.counts();
         if !server.sessions.is_empty() {
-            let mut span = Span {
-                counts: counts.less(self.counts),
-                length,
-                ..Span::default()
-            };
+            let mut span = Span { counts: counts.less(self.counts), length, ..Span::default() };
             for session in server.sessions.values_mut() {
                 span.rtt.merge(session.end.take_rtt());
                 span.cwnd_bytes = span.cwnd_bytes.saturating_add(session.end.cwnd_bytes());

@@ -50,10 +50,7 @@ pub(super) struct Buffers {
 
 impl Buffers {
     pub(super) fn new() -> Self {
-        Self {
-            memory: vec![0; RECEIVE_BYTES * BATCH_SIZE],
-            metas: [RecvMeta::default(); BATCH_SIZE],
-        }
+        Self { memory: vec![0; RECEIVE_BYTES * BATCH_SIZE], metas: [RecvMeta::default(); BATCH_SIZE] }
     }
 }
 
@@ -73,13 +70,8 @@ impl Socket {
     /// Sends one datagram.
     pub(super) fn send(&self, peer: Peer, ecn: Codepoint, contents: &[u8]) -> io::Result<()> {
         let ecn = EcnCodepoint::from_bits(ecn as u8);
-        let transmit = Transmit {
-            destination: peer.address,
-            ecn,
-            contents,
-            segment_size: None,
-            src_ip: peer.from,
-        };
+        let transmit =
+            Transmit { destination: peer.address, ecn, contents, segment_size: None, src_ip: peer.from };
         self.state.try_send(UdpSockRef::from(&self.socket), &transmit)
     }
 
@@ -93,27 +85,17 @@ impl Socket {
             let mut chunks = buffers.memory.chunks_exact_mut(RECEIVE_BYTES);
             std::array::from_fn(|_| IoSliceMut::new(chunks.next().unwrap_or_default()))
         };
-        let got = match self
-            .state
-            .recv(UdpSockRef::from(&self.socket), &mut slices, &mut buffers.metas)
-        {
+        let got = match self.state.recv(UdpSockRef::from(&self.socket), &mut slices, &mut buffers.metas) {
             Ok(got) => got,
             // ICMP errors of earlier sends surface here; they are not about what arrives.
             Err(error) if is_transient(&error) => return Ok(false),
             Err(error) => return Err(error),
         };
         for (meta, slice) in buffers.metas.iter().zip(&slices).take(got) {
-            let ecn = meta
-                .ecn
-                .map_or(Codepoint::NotEct, |ecn| Codepoint::from_bits(ecn as u8));
+            let ecn = meta.ecn.map_or(Codepoint::NotEct, |ecn| Codepoint::from_bits(ecn as u8));
             let received = slice.get(..meta.len).unwrap_or_default();
             for bytes in received.chunks(meta.stride.max(1)) {
-                each(Datagram {
-                    from: meta.addr,
-                    to: meta.dst_ip,
-                    ecn,
-                    bytes,
-                });
+                each(Datagram { from: meta.addr, to: meta.dst_ip, ecn, bytes });
             }
         }
         Ok(got > 0)
@@ -138,11 +120,7 @@ pub(super) fn wake_precisely() {
 pub(super) fn wait<'a>(sockets: impl Iterator<Item = (&'a Socket, bool)>, timeout: Nanos) -> io::Result<()> {
     let mut fds: Vec<PollFd<'_>> = sockets
         .map(|(socket, writable)| {
-            let flags = if writable {
-                PollFlags::IN | PollFlags::OUT
-            } else {
-                PollFlags::IN
-            };
+            let flags = if writable { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
             PollFd::new(&socket.socket, flags)
         })
         .collect();

@@ -68,13 +68,7 @@ fn serve(listen: SocketAddr, max_flows: u32) -> (SocketAddr, Helper) {
         server::serve(&args, &flag, &mut out, |address| ready.send(address).unwrap()).unwrap();
         String::from_utf8(out).unwrap()
     });
-    (
-        address.recv().unwrap(),
-        Helper {
-            stop,
-            thread: Some(thread),
-        },
-    )
+    (address.recv().unwrap(), Helper { stop, thread: Some(thread) })
 }
 
 fn v4() -> SocketAddr {
@@ -86,13 +80,7 @@ fn run(connect: SocketAddr, more: &[&str]) -> (Counts, Vec<Value>) {
     let mut out = Vec::new();
     let counts = client::run(&run_args(connect, more), &AtomicBool::new(false), &mut out).unwrap();
     let lines = String::from_utf8(out).unwrap();
-    (
-        counts,
-        lines
-            .lines()
-            .map(|line| serde_json::from_str(line).unwrap())
-            .collect(),
-    )
+    (counts, lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect())
 }
 
 /// Forwards between one client and `to`; `rule` sees the count of datagrams towards `to` and says what becomes of
@@ -110,21 +98,11 @@ fn relay(
         let mut buffers = Buffers::new();
         let (mut client, mut n) = (None, 0);
         while !flag.load(Ordering::Relaxed) {
-            wait(
-                [(&front, false), (&back, false)].into_iter(),
-                Nanos::from_millis(20),
-            )
-            .unwrap();
-            let towards = Peer {
-                address: to,
-                from: None,
-            };
+            wait([(&front, false), (&back, false)].into_iter(), Nanos::from_millis(20)).unwrap();
+            let towards = Peer { address: to, from: None };
             front
                 .receive(&mut buffers, |datagram| {
-                    client = Some(Peer {
-                        address: datagram.from,
-                        from: None,
-                    });
+                    client = Some(Peer { address: datagram.from, from: None });
                     n += 1;
                     if let Some(ecn) = rule(n, datagram.ecn) {
                         let _ = back.send(towards, ecn, datagram.bytes);
@@ -140,13 +118,7 @@ fn relay(
         }
         String::new()
     });
-    (
-        address,
-        Helper {
-            stop,
-            thread: Some(thread),
-        },
-    )
+    (address, Helper { stop, thread: Some(thread) })
 }
 
 #[test]
@@ -156,11 +128,7 @@ fn prague_crosses_ipv4_and_ipv6_both_ways_on_ect1() {
         for direction in ["up", "down"] {
             let (counts, lines) = run(address, &["--direction", direction]);
             assert!(counts.packets > 1000, "{address} {direction}: {counts:?}");
-            assert_eq!(
-                counts.ecn.total(),
-                counts.ecn.ect1,
-                "{address} {direction}: {counts:?}"
-            );
+            assert_eq!(counts.ecn.total(), counts.ecn.ect1, "{address} {direction}: {counts:?}");
             let summary = lines.last().unwrap();
             assert_eq!(summary["summary"], true);
             assert_eq!(summary["ecn"]["not_ect"], 0);
@@ -169,11 +137,7 @@ fn prague_crosses_ipv4_and_ipv6_both_ways_on_ect1() {
             assert_eq!(lines.len(), 2, "one line a second and the summary");
         }
         let log = server.finish();
-        assert_eq!(
-            log.lines().filter(|line| line.contains("session_end")).count(),
-            2,
-            "{log}"
-        );
+        assert_eq!(log.lines().filter(|line| line.contains("session_end")).count(), 2, "{log}");
         assert!(log.lines().last().unwrap().contains("\"ignored\":0"), "{log}");
     }
 }
@@ -184,16 +148,7 @@ fn a_constant_rate_is_kept_and_every_packet_is_accounted_for() {
     for direction in ["up", "down"] {
         let (counts, lines) = run(
             address,
-            &[
-                "--cc",
-                "cbr",
-                "--rate-bps",
-                "8000000",
-                "--packet-bytes",
-                "1000",
-                "--direction",
-                direction,
-            ],
+            &["--cc", "cbr", "--rate-bps", "8000000", "--packet-bytes", "1000", "--direction", direction],
         );
         let packets = counts.packets + counts.lost;
         // A busy machine may cost some, a pacer that makes up for too much would show above.
@@ -207,11 +162,9 @@ fn a_constant_rate_is_kept_and_every_packet_is_accounted_for() {
 #[test]
 fn the_codepoint_asked_for_is_what_arrives() {
     let (address, _server) = serve(v4(), 8);
-    for (ecn, pick) in [
-        ("not_ect", (|e| e.not_ect) as fn(EcnCounts) -> u64),
-        ("ect0", |e| e.ect0),
-        ("ect1", |e| e.ect1),
-    ] {
+    for (ecn, pick) in
+        [("not_ect", (|e| e.not_ect) as fn(EcnCounts) -> u64), ("ect0", |e| e.ect0), ("ect1", |e| e.ect1)]
+    {
         let (counts, _) = run(address, &["--cc", "cbr", "--rate-bps", "4000000", "--ecn", ecn]);
         assert_eq!(pick(counts.ecn), counts.packets, "{ecn}: {counts:?}");
     }
@@ -221,34 +174,19 @@ fn the_codepoint_asked_for_is_what_arrives() {
 fn several_flows_have_sockets_of_their_own() {
     let (address, server) = serve(v4(), 8);
     let (counts, lines) = run(address, &["--cc", "cbr", "--rate-bps", "2000000", "--flows", "3"]);
-    let rates = lines.last().unwrap()["flow_rates_bps"]
-        .as_array()
-        .unwrap()
-        .clone();
+    let rates = lines.last().unwrap()["flow_rates_bps"].as_array().unwrap().clone();
     assert_eq!(rates.len(), 3);
-    assert!(
-        rates.iter().all(|rate| rate.as_u64().unwrap() > 1_500_000),
-        "{rates:?}"
-    );
+    assert!(rates.iter().all(|rate| rate.as_u64().unwrap() > 1_500_000), "{rates:?}");
     assert!(counts.packets > 3 * 160);
     let log = server.finish();
-    assert_eq!(
-        log.lines().filter(|line| line.contains("session_end")).count(),
-        3,
-        "{log}"
-    );
+    assert_eq!(log.lines().filter(|line| line.contains("session_end")).count(), 3, "{log}");
 }
 
 #[test]
 fn marks_on_the_path_are_seen_and_slow_the_flow_down() {
     let (address, _server) = serve(v4(), 8);
-    let mark = |n: u64, ecn| {
-        Some(if ecn == Codepoint::Ect1 && n.is_multiple_of(2) {
-            Codepoint::Ce
-        } else {
-            ecn
-        })
-    };
+    let mark =
+        |n: u64, ecn| Some(if ecn == Codepoint::Ect1 && n.is_multiple_of(2) { Codepoint::Ce } else { ecn });
     let (path, _relay) = relay(address, mark);
     let (counts, lines) = run(path, &["--seconds", "3"]);
     let per_mille = counts.marked * 1000 / counts.packets;
@@ -290,14 +228,8 @@ fn garbage_is_ignored_and_answered_with_nothing() {
     for message in [
         Message::Bye,
         Message::Accept,
-        Message::Data(Data {
-            seq: u64::MAX,
-            ..Data::default()
-        }),
-        Message::Ack(AckFrame {
-            largest: u64::MAX,
-            ..AckFrame::default()
-        }),
+        Message::Data(Data { seq: u64::MAX, ..Data::default() }),
+        Message::Ack(AckFrame { largest: u64::MAX, ..AckFrame::default() }),
     ] {
         let length = encode(&mut buffer, 7, &message);
         for cut in [length, length - 1, 3] {
@@ -312,13 +244,7 @@ fn garbage_is_ignored_and_answered_with_nothing() {
     stranger.receive(&mut Buffers::new(), |_| answers += 1).unwrap();
     assert_eq!(answers, 0);
     let log = server.finish();
-    assert!(
-        log.lines()
-            .last()
-            .unwrap()
-            .contains(&format!("\"ignored\":{}", sent + 1)),
-        "{log}"
-    );
+    assert!(log.lines().last().unwrap().contains(&format!("\"ignored\":{}", sent + 1)), "{log}");
 }
 
 fn hello(cookie: u64) -> Message {
@@ -376,22 +302,13 @@ fn an_interrupt_ends_with_a_summary() {
     let (started, running) = mpsc::channel();
     let client = std::thread::spawn(move || {
         let mut out = Announce(Vec::new(), started);
-        client::run(&args, &flag, &mut out)
-            .map(|counts| (counts, out.0))
-            .unwrap()
+        client::run(&args, &flag, &mut out).map(|counts| (counts, out.0)).unwrap()
     });
     running.recv().unwrap();
     stop.store(true, Ordering::Relaxed);
     let (counts, out) = client.join().unwrap();
     assert!(counts.packets > 50);
-    assert!(
-        String::from_utf8(out)
-            .unwrap()
-            .lines()
-            .last()
-            .unwrap()
-            .contains("\"summary\":true")
-    );
+    assert!(String::from_utf8(out).unwrap().lines().last().unwrap().contains("\"summary\":true"));
 }
 
 /// Says when the first line is written.
@@ -412,10 +329,7 @@ impl std::io::Write for Announce {
 fn the_command_line_is_checked() {
     let connect = ["run", "--connect", "127.0.0.1:1"];
     let message = |more: &[&str]| {
-        parse(&[&connect, more].concat())
-            .err()
-            .map(|error| error.to_string())
-            .unwrap_or_default()
+        parse(&[&connect, more].concat()).err().map(|error| error.to_string()).unwrap_or_default()
     };
     assert!(message(&["--cc", "bbr3"]).contains("not in this version"));
     assert!(message(&["--cc", "vegas"]).contains("use prague, cubic, reno or cbr"));
@@ -433,12 +347,7 @@ fn any_message() -> impl Strategy<Value = Message> {
             cumulative: a[1],
             bitmap,
             received: b[0],
-            ecn: EcnCounts {
-                not_ect: b[1],
-                ect1: b[2],
-                ect0: b[3],
-                ce: b[4],
-            },
+            ecn: EcnCounts { not_ect: b[1], ect1: b[2], ect0: b[3], ce: b[4] },
             missing: b[5],
             echo: Nanos(b[6]),
             held: Nanos(b[7]),
