@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Nothing on the packet path allocates: enqueue, dequeue, PI pass, changes and links, counted by the allocator.
+
+mod common;
+
+use aqm::{Ecn, Nanos, Stamp};
+use common::{DUALPI2, FIFO, LINUX, Offer, PI2, Rig, Setup};
+use engine::PortId;
+
+/// A millisecond of overload for every id, with PI passes, changes of rate and a link that goes and comes.
+fn busy_millisecond(rig: &mut Rig, step: u32) {
+    for turn in 0..200_u32 {
+        let id = turn % 32;
+        let ecn = Ecn::from_bits((turn % 4).to_le_bytes()[0]);
+        rig.offer(Offer { ecn, ..Offer::new(id, 1500) });
+    }
+    rig.now += Nanos::from_micros(500);
+    while rig.dequeue(0, 0, 32, |_, _| {}) == 32 {}
+    if step.is_multiple_of(16) {
+        rig.tick();
+    }
+    rig.update(step % 32, 1_000_000 * u64::from(1 + step % 50), profile(step % 32));
+    if step.is_multiple_of(97) {
+        rig.shards[0].set_link(rig.now, PortId(0), false);
+        rig.shards[0].set_link(rig.now, PortId(0), true);
+    }
+    rig.now += Nanos::from_micros(500);
+    while rig.dequeue(0, 0, 32, |_, _| {}) == 32 {}
+}
+
+fn profile(id: u32) -> u16 {
+    match id % 4 {
+        0 => DUALPI2,
+        1 => FIFO,
+        2 => LINUX,
+        _ => PI2,
+    }
+}
+
+#[test]
+fn a_busy_shard_allocates_nothing() {
+    let mut rig = Rig::new(&Setup { ports: vec![Some(1_000_000_000)], buffers: 4_096, ..Setup::default() });
+    for id in 0..32 {
+        rig.create(id, 20_000_000, profile(id));
+    }
+    // the rig's own queues are deques that grow until they have seen their fill
+    for step in 0..2_000 {
+        busy_millisecond(&mut rig, step);
+    }
+    let counted = allocation_counter::measure(|| {
+        for step in 2_000..3_000 {
+            busy_millisecond(&mut rig, step);
+        }
+    });
+    assert_eq!(counted.count_total, 0, "{counted:?}");
+    assert!(rig.forwarded() > 50_000 && rig.marked() > 0, "the shard was busy: {}", rig.forwarded());
+    rig.check_conservation();
+}
+
+#[test]
+fn the_counter_counts() {
+    let counted = allocation_counter::measure(|| drop(std::hint::black_box(vec![Stamp::default(); 9])));
+    assert_eq!(counted.count_total, 1);
+}
