@@ -99,27 +99,16 @@ impl Cubic {
     /// Fast convergence, RFC 9438 section 4.7.
     fn shrink_plateau(&mut self) {
         self.cwnd_prior = self.cwnd;
-        self.w_max = if self.cwnd < self.w_max {
-            self.cwnd * (1.0 + BETA) / 2.0
-        } else {
-            self.cwnd
-        };
+        self.w_max = if self.cwnd < self.w_max { self.cwnd * (1.0 + BETA) / 2.0 } else { self.cwnd };
     }
 
     fn remember(&mut self) {
-        self.undo = Some(Undo {
-            cwnd: self.cwnd,
-            ssthresh: self.ssthresh,
-            w_max: self.w_max,
-            stage: self.stage,
-        });
+        self.undo =
+            Some(Undo { cwnd: self.cwnd, ssthresh: self.ssthresh, w_max: self.w_max, stage: self.stage });
     }
 
     fn slow_start(&mut self, ack: &Ack, segments: f64) {
-        let growth = self
-            .hystart
-            .as_mut()
-            .map_or(Growth::Full, |hystart| hystart.on_ack(ack));
+        let growth = self.hystart.as_mut().map_or(Growth::Full, |hystart| hystart.on_ack(ack));
         match growth {
             Growth::Full => self.cwnd += segments,
             Growth::Slower => self.cwnd += segments / CSS_GROWTH_DIVISOR,
@@ -136,20 +125,10 @@ impl Cubic {
         let cwnd = self.cwnd;
         let stage = if self.fresh || self.w_max <= cwnd {
             self.w_max = cwnd;
-            Stage {
-                started: now,
-                k: 0.0,
-                w_max: cwnd,
-                w_est: cwnd,
-            }
+            Stage { started: now, k: 0.0, w_max: cwnd, w_est: cwnd }
         } else {
             let k = libm::cbrt((self.w_max - cwnd) / C);
-            Stage {
-                started: now,
-                k,
-                w_max: self.w_max,
-                w_est: cwnd,
-            }
+            Stage { started: now, k, w_max: self.w_max, w_est: cwnd }
         };
         self.fresh = false;
         stage
@@ -162,18 +141,12 @@ impl Cubic {
         };
         let t = ack.now.since(stage.started).as_secs_f64();
         // Once it has caught up with the window before the reduction it grows as Reno does (section 4.3).
-        let alpha = if stage.w_est >= self.cwnd_prior {
-            1.0
-        } else {
-            ALPHA
-        };
+        let alpha = if stage.w_est >= self.cwnd_prior { 1.0 } else { ALPHA };
         stage.w_est += alpha * segments / self.cwnd;
         if stage.window_at(t) < stage.w_est {
             self.cwnd = self.cwnd.max(stage.w_est);
         } else {
-            let target = stage
-                .window_at(t + ack.srtt.as_secs_f64())
-                .clamp(self.cwnd, 1.5 * self.cwnd);
+            let target = stage.window_at(t + ack.srtt.as_secs_f64()).clamp(self.cwnd, 1.5 * self.cwnd);
             self.cwnd += segments * (target - self.cwnd) / self.cwnd;
         }
         self.stage = Some(stage);
@@ -202,10 +175,7 @@ impl Stage {
 impl Sender for Cubic {
     fn on_ack(&mut self, ack: &Ack) {
         self.srtt = ack.srtt;
-        if self
-            .recovery
-            .is_some_and(|epoch| epoch.round_is_over(ack.acked_through))
-        {
+        if self.recovery.is_some_and(|epoch| epoch.round_is_over(ack.acked_through)) {
             self.recovery = None;
         }
         if self.recovery.is_none() {
@@ -283,10 +253,7 @@ impl Sender for Cubic {
 
     fn state(&self) -> State {
         State {
-            ssthresh: self
-                .ssthresh
-                .is_finite()
-                .then(|| to_u64(self.ssthresh * f64::from(self.mss))),
+            ssthresh: self.ssthresh.is_finite().then(|| to_u64(self.ssthresh * f64::from(self.mss))),
             alpha: None,
             slow_start: self.cwnd < self.ssthresh,
         }
@@ -298,11 +265,7 @@ fn to_f64(x: u64) -> f64 {
     x as f64
 }
 
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "the cast saturates"
-)]
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the cast saturates")]
 fn to_u64(x: f64) -> u64 {
     x as u64
 }

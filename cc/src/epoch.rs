@@ -14,10 +14,7 @@ pub(crate) struct Epoch {
 impl Epoch {
     /// Begins now: `next_seq` is the number the next packet sent will carry.
     pub(crate) fn start(now: Nanos, next_seq: u64) -> Self {
-        Self {
-            next_seq,
-            started: now,
-        }
+        Self { next_seq, started: now }
     }
 
     /// Whether a packet sent after the start has been acknowledged and `at_least` has passed.

@@ -49,10 +49,7 @@ pub struct FlightOptions {
 
 impl Default for FlightOptions {
     fn default() -> Self {
-        Self {
-            packet_threshold: 3,
-            max_packets: 1 << 17,
-        }
+        Self { packet_threshold: 3, max_packets: 1 << 17 }
     }
 }
 
@@ -151,11 +148,7 @@ impl Flight {
     /// Records a packet; returns its number.
     pub fn sent(&mut self, now: Nanos, bytes: u32) -> u64 {
         let seq = self.next_seq();
-        self.packets.push_back(Sent {
-            at: now,
-            bytes,
-            fate: Fate::Flying,
-        });
+        self.packets.push_back(Sent { at: now, bytes, fate: Fate::Flying });
         self.flying += u64::from(bytes);
         seq
     }
@@ -260,10 +253,7 @@ impl Flight {
     }
 
     fn lose(&mut self, seq: u64, lost: &mut NewlyLost) {
-        let Some(sent) = usize::try_from(seq - self.base)
-            .ok()
-            .and_then(|i| self.packets.get_mut(i))
-        else {
+        let Some(sent) = usize::try_from(seq - self.base).ok().and_then(|i| self.packets.get_mut(i)) else {
             return;
         };
         sent.fate = Fate::Lost;
@@ -297,11 +287,7 @@ fn shifted(bits: [u64; 4], by: u64) -> [u64; 4] {
     let (words, rest) = ((by / 64) as usize, (by % 64) as u32);
     for word in words..4 {
         let low = bits[word - words] << rest;
-        let carry = if rest > 0 && word > words {
-            bits[word - words - 1] >> (64 - rest)
-        } else {
-            0
-        };
+        let carry = if rest > 0 && word > words { bits[word - words - 1] >> (64 - rest) } else { 0 };
         out[word] = low | carry;
     }
     out

@@ -45,13 +45,7 @@ pub(crate) struct HyStart {
 
 impl HyStart {
     pub(crate) fn new() -> Self {
-        Self {
-            round: None,
-            last_min: Nanos::MAX,
-            this_min: Nanos::MAX,
-            samples: 0,
-            css: None,
-        }
+        Self { round: None, last_min: Nanos::MAX, this_min: Nanos::MAX, samples: 0, css: None }
     }
 
     /// An acknowledgement in slow start.
@@ -69,18 +63,11 @@ impl HyStart {
             }
             Some(_) => {}
         }
-        if self.css.is_some() {
-            Growth::Slower
-        } else {
-            Growth::Full
-        }
+        if self.css.is_some() { Growth::Slower } else { Growth::Full }
     }
 
     fn turn_round(&mut self, ack: &Ack) {
-        if self
-            .round
-            .is_some_and(|round| !round.round_is_over(ack.acked_through))
-        {
+        if self.round.is_some_and(|round| !round.round_is_over(ack.acked_through)) {
             return;
         }
         if self.round.is_some() {

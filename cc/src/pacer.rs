@@ -24,12 +24,7 @@ pub struct Pacer {
 impl Pacer {
     /// `catch_up`: a caller that comes late by up to this much loses none of the rate.
     pub fn new(catch_up: Nanos) -> Self {
-        Self {
-            next: 0,
-            burst_left: 0,
-            catch_up: fixed(catch_up),
-            resting: true,
-        }
+        Self { next: 0, burst_left: 0, catch_up: fixed(catch_up), resting: true }
     }
 
     /// When the next packet may leave; not after `now` means right away.

@@ -114,11 +114,7 @@ impl Prague {
     fn learn_rtt(&mut self, ack: &Ack) {
         let first = self.srtt == 0.0;
         self.srtt = ack.srtt.as_secs_f64().max(1e-6);
-        self.vrtt = if self.rtt_independence {
-            self.srtt.max(REF_RTT)
-        } else {
-            self.srtt
-        };
+        self.vrtt = if self.rtt_independence { self.srtt.max(REF_RTT) } else { self.srtt };
         if first {
             match self.start {
                 Start::SlowStart => self.rate = self.window / self.srtt,
@@ -161,11 +157,7 @@ impl Prague {
             }
             return;
         }
-        let fast = if self.rounds_to_growth == 0.0 {
-            self.rate * GROWTH_TIME
-        } else {
-            0.0
-        };
+        let fast = if self.rounds_to_growth == 0.0 { self.rate * GROWTH_TIME } else { 0.0 };
         let inc = fast.max(self.mtu);
         if self.rate_mode {
             self.rate += acks * inc / self.vrtt / (self.rate * self.vrtt / packet);
@@ -315,17 +307,9 @@ impl Sender for Prague {
         to_u64(libm::floor(self.rate * BURST_TIME / packet).max(1.0) * packet)
     }
 
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "between 1 and the MTU"
-    )]
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 1 and the MTU")]
     fn packet_bytes(&self) -> u32 {
-        if self.srtt == 0.0 {
-            self.mtu as u32
-        } else {
-            self.packet() as u32
-        }
+        if self.srtt == 0.0 { self.mtu as u32 } else { self.packet() as u32 }
     }
 
     fn codepoint(&self) -> Codepoint {
@@ -334,11 +318,7 @@ impl Sender for Prague {
 
     fn state(&self) -> State {
         let ssthresh = self.slow_start.filter(|x| x.is_finite()).map(to_u64);
-        State {
-            ssthresh,
-            alpha: Some(self.alpha),
-            slow_start: self.slow_start.is_some(),
-        }
+        State { ssthresh, alpha: Some(self.alpha), slow_start: self.slow_start.is_some() }
     }
 }
 
@@ -347,11 +327,7 @@ fn to_f64(x: u64) -> f64 {
     x as f64
 }
 
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "the cast saturates"
-)]
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the cast saturates")]
 fn to_u64(x: f64) -> u64 {
     x as u64
 }

@@ -37,10 +37,7 @@ impl EcnCounts {
 
     /// All of them.
     pub fn total(&self) -> u64 {
-        self.not_ect
-            .saturating_add(self.ect1)
-            .saturating_add(self.ect0)
-            .saturating_add(self.ce)
+        self.not_ect.saturating_add(self.ect1).saturating_add(self.ect0).saturating_add(self.ce)
     }
 }
 
@@ -55,10 +52,7 @@ pub struct ReceiverOptions {
 
 impl Default for ReceiverOptions {
     fn default() -> Self {
-        Self {
-            every: 2,
-            max_delay: Nanos::from_millis(25),
-        }
+        Self { every: 2, max_delay: Nanos::from_millis(25) }
     }
 }
 
@@ -228,8 +222,7 @@ impl Receiver {
 
     /// Numbers up to the largest that have not come.
     pub fn missing(&self) -> u64 {
-        self.largest
-            .map_or(0, |largest| (largest + 1).saturating_sub(self.received))
+        self.largest.map_or(0, |largest| (largest + 1).saturating_sub(self.received))
     }
 }
 

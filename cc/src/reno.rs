@@ -72,10 +72,7 @@ impl Reno {
 impl Sender for Reno {
     fn on_ack(&mut self, ack: &Ack) {
         self.srtt = ack.srtt;
-        if self
-            .recovery
-            .is_some_and(|epoch| epoch.round_is_over(ack.acked_through))
-        {
+        if self.recovery.is_some_and(|epoch| epoch.round_is_over(ack.acked_through)) {
             self.recovery = None;
         }
         if self.recovery.is_some() {

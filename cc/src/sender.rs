@@ -150,10 +150,7 @@ impl FromStr for Kind {
     type Err = UnknownKind;
 
     fn from_str(s: &str) -> Result<Self, UnknownKind> {
-        Self::ALL
-            .into_iter()
-            .find(|kind| kind.label() == s)
-            .ok_or_else(|| UnknownKind(s.to_owned()))
+        Self::ALL.into_iter().find(|kind| kind.label() == s).ok_or_else(|| UnknownKind(s.to_owned()))
     }
 }
 

@@ -113,11 +113,7 @@ impl Transmitter {
         if self.budget == Some(0) {
             self.app_limited = true;
             self.pacer.rest();
-            return if self.flight.in_flight() == 0 {
-                Next::Done
-            } else {
-                Next::Wait
-            };
+            return if self.flight.in_flight() == 0 { Next::Done } else { Next::Wait };
         }
         let is_full = self.flight.is_full();
         self.app_limited = is_full;
@@ -127,11 +123,7 @@ impl Transmitter {
             self.pacer.rest();
             return Next::Wait;
         }
-        let due = if self.sender.pacing_bps(now).is_some() {
-            self.pacer.due(now)
-        } else {
-            now
-        };
+        let due = if self.sender.pacing_bps(now).is_some() { self.pacer.due(now) } else { now };
         if due > now { Next::At(due) } else { Next::Send }
     }
 
@@ -147,12 +139,7 @@ impl Transmitter {
         self.sent_codepoint.get_or_insert(codepoint);
         self.timer.get_or_insert(now);
         let seq = self.flight.sent(now, bytes);
-        Outgoing {
-            seq,
-            oldest: self.flight.oldest(),
-            bytes,
-            codepoint,
-        }
+        Outgoing { seq, oldest: self.flight.oldest(), bytes, codepoint }
     }
 
     /// The host could not take a packet: the window was not what held it back.
@@ -168,10 +155,7 @@ impl Transmitter {
         let newly = self.flight.on_ack(frame);
         let marked = frame.ecn.ce.saturating_sub(self.seen.ecn.ce).min(newly.packets);
         // What does not fit this frame's packets is kept for the next.
-        self.seen = AckFrame {
-            ecn: frame.ecn,
-            ..*frame
-        };
+        self.seen = AckFrame { ecn: frame.ecn, ..*frame };
         self.seen.ecn.ce = self.totals.marked + marked;
         self.totals.acked += newly.packets;
         self.totals.acked_bytes += newly.bytes;
@@ -251,10 +235,7 @@ impl Transmitter {
 
     /// The round-trip time that loss detection by age goes by (RFC 9002 6.1.2: the larger of smoothed and latest).
     fn patience(&self) -> Nanos {
-        self.rtt
-            .smoothed()
-            .max(self.rtt.latest())
-            .max(Nanos::from_millis(1))
+        self.rtt.smoothed().max(self.rtt.latest()).max(Nanos::from_millis(1))
     }
 
     /// The receiver counts a codepoint that was never sent.

@@ -31,20 +31,13 @@ impl Nanos {
     }
 
     /// From seconds; negative and not-a-number give zero, too large gives [`Nanos::MAX`].
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "the cast saturates"
-    )]
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the cast saturates")]
     pub fn from_secs_f64(s: f64) -> Self {
         Self((s * 1e9) as u64)
     }
 
     /// In seconds.
-    #[expect(
-        clippy::cast_precision_loss,
-        reason = "spans here stay below 2^53 ns (104 days)"
-    )]
+    #[expect(clippy::cast_precision_loss, reason = "spans here stay below 2^53 ns (104 days)")]
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / 1e9
     }
@@ -60,11 +53,7 @@ impl Nanos {
     pub const fn scaled(self, num: u32, den: u32) -> Self {
         let scaled = self.0 as u128 * num as u128 / den as u128;
         #[expect(clippy::cast_possible_truncation, reason = "saturated first")]
-        if scaled > u64::MAX as u128 {
-            Self::MAX
-        } else {
-            Self(scaled as u64)
-        }
+        if scaled > u64::MAX as u128 { Self::MAX } else { Self(scaled as u64) }
     }
 }
 

@@ -11,10 +11,7 @@ const MSS: u64 = 1000;
 const RTT: Nanos = Nanos::from_millis(50);
 
 fn options() -> SenderOptions {
-    SenderOptions {
-        mss: 1000,
-        ..SenderOptions::default()
-    }
+    SenderOptions { mss: 1000, ..SenderOptions::default() }
 }
 
 /// A whole window acknowledged in one round: `round` says which.
@@ -70,36 +67,20 @@ fn reno_doubles_then_adds_one_and_halves() {
     reno.on_rto(Nanos::ZERO);
     assert_eq!((reno.cwnd(), reno.state().ssthresh), (MSS, Some(22 * MSS)));
     reno.on_rto(Nanos::ZERO);
-    assert_eq!(
-        reno.state().ssthresh,
-        Some(22 * MSS),
-        "a second time-out holds the threshold"
-    );
+    assert_eq!(reno.state().ssthresh, Some(22 * MSS), "a second time-out holds the threshold");
 }
 
 #[test]
 fn one_round_trip_is_answered_once() {
     for kind in [Kind::Reno, Kind::Cubic, Kind::Prague] {
-        let mut sender = build(
-            kind,
-            &SenderOptions {
-                codepoint: Some(Codepoint::Ect0),
-                ..options()
-            },
-        );
+        let mut sender = build(kind, &SenderOptions { codepoint: Some(Codepoint::Ect0), ..options() });
         round(sender.as_mut(), 0, 0);
         round(sender.as_mut(), 1, 1);
         let after = sender.cwnd();
-        sender.on_ack(&Ack {
-            acked_through: 200_000,
-            ..ack(Nanos(RTT.0 * 2 + 1), 1, 0, 3)
-        });
+        sender.on_ack(&Ack { acked_through: 200_000, ..ack(Nanos(RTT.0 * 2 + 1), 1, 0, 3) });
         assert_eq!(sender.cwnd(), after, "{kind}: second mark of one round");
         if kind != Kind::Prague {
-            sender.on_loss(&Loss {
-                largest: 199_999,
-                ..loss(1)
-            });
+            sender.on_loss(&Loss { largest: 199_999, ..loss(1) });
             assert_eq!(sender.cwnd(), after, "{kind}: loss in the round of a mark");
         }
     }
@@ -129,10 +110,7 @@ fn an_application_that_holds_back_does_not_grow_the_window() {
         round(sender.as_mut(), 0, 0);
         let before = sender.cwnd();
         for n in 1..10 {
-            sender.on_ack(&Ack {
-                app_limited: true,
-                ..ack(Nanos(RTT.0 * (n + 1)), n, 10, 0)
-            });
+            sender.on_ack(&Ack { app_limited: true, ..ack(Nanos(RTT.0 * (n + 1)), n, 10, 0) });
         }
         assert_eq!(sender.cwnd(), before, "{kind}");
     }
@@ -140,10 +118,7 @@ fn an_application_that_holds_back_does_not_grow_the_window() {
 
 #[test]
 fn cubic_falls_to_seven_tenths_and_is_back_at_the_plateau_after_k() {
-    let mut cubic = Cubic::new(&SenderOptions {
-        hystart: false,
-        ..options()
-    });
+    let mut cubic = Cubic::new(&SenderOptions { hystart: false, ..options() });
     for n in 0..4 {
         round(&mut cubic, n, 0);
     }
@@ -156,11 +131,7 @@ fn cubic_falls_to_seven_tenths_and_is_back_at_the_plateau_after_k() {
     for n in 0..25 {
         let packets = cubic.cwnd() / MSS;
         let now = Nanos(RTT.0 * 5 + rtt.0 * n);
-        cubic.on_ack(&Ack {
-            rtt: Some(rtt),
-            srtt: rtt,
-            ..ack(now, 5 + n, packets, 0)
-        });
+        cubic.on_ack(&Ack { rtt: Some(rtt), srtt: rtt, ..ack(now, 5 + n, packets, 0) });
     }
     let plateau = cubic.cwnd();
     assert!(plateau.abs_diff(160 * MSS) < 2 * MSS, "{plateau}");
@@ -184,12 +155,7 @@ fn hystart_leaves_slow_start_on_rising_delay_and_not_without() {
                 let acked_through = n * 1000 + sample + 1;
                 let next_seq = (n + 1) * 1000 - 1;
                 let a = ack(Nanos(now + sample), n, packets, 0);
-                cubic.on_ack(&Ack {
-                    rtt: Some(rtt),
-                    acked_through,
-                    next_seq,
-                    ..a
-                });
+                cubic.on_ack(&Ack { rtt: Some(rtt), acked_through, next_seq, ..a });
             }
         }
         (cubic.state().slow_start, cubic.cwnd() / MSS)
@@ -224,11 +190,7 @@ fn prague_updates_alpha_at_most_once_in_25_ms() {
     let mut last = 0.0;
     for n in 0..100 {
         let now = Nanos(short.0 * (n + 1));
-        prague.on_ack(&Ack {
-            rtt: Some(short),
-            srtt: short,
-            ..ack(now, n, 10, 1)
-        });
+        prague.on_ack(&Ack { rtt: Some(short), srtt: short, ..ack(now, n, 10, 1) });
         let alpha = prague.state().alpha.unwrap();
         if alpha.to_bits() != f64::to_bits(last) {
             changes += 1;
@@ -241,10 +203,7 @@ fn prague_updates_alpha_at_most_once_in_25_ms() {
 
 #[test]
 fn prague_paces_three_percent_up_then_down_within_a_period() {
-    let mut prague = Prague::new(&SenderOptions {
-        start: Start::Additive,
-        ..options()
-    });
+    let mut prague = Prague::new(&SenderOptions { start: Start::Additive, ..options() });
     round(&mut prague, 0, 0);
     let at = |ms| prague.pacing_bps(RTT + Nanos::from_millis(ms)).unwrap();
     let (first, second) = (at(1), at(49));
@@ -256,11 +215,7 @@ fn prague_paces_three_percent_up_then_down_within_a_period() {
 
 #[test]
 fn prague_sends_small_packets_at_low_rates() {
-    let mut prague = Prague::new(&SenderOptions {
-        start: Start::Additive,
-        mss: 1400,
-        ..options()
-    });
+    let mut prague = Prague::new(&SenderOptions { start: Start::Additive, mss: 1400, ..options() });
     prague.on_ack(&Ack {
         rtt: Some(Nanos::from_millis(10)),
         srtt: Nanos::from_millis(10),
@@ -272,10 +227,7 @@ fn prague_sends_small_packets_at_low_rates() {
 
 #[test]
 fn rto_follows_rfc_6298() {
-    let mut rtt = RttEstimator::new(RttOptions {
-        min_rto: Nanos::ZERO,
-        ..RttOptions::default()
-    });
+    let mut rtt = RttEstimator::new(RttOptions { min_rto: Nanos::ZERO, ..RttOptions::default() });
     assert_eq!(rtt.rto(), Nanos::from_secs(1));
     rtt.sample(Nanos::from_millis(80));
     assert_eq!(rtt.rto(), Nanos::from_millis(80 + 4 * 40));

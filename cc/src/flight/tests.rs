@@ -14,13 +14,7 @@ fn frame(seqs: &[u64], cumulative: u64) -> AckFrame {
         let back = largest - seq;
         bitmap[usize::try_from(back / 64).unwrap()] |= 1_u64 << (back % 64);
     }
-    AckFrame {
-        largest,
-        cumulative,
-        bitmap,
-        received: seqs.len() as u64,
-        ..AckFrame::default()
-    }
+    AckFrame { largest, cumulative, bitmap, received: seqs.len() as u64, ..AckFrame::default() }
 }
 
 fn flight_of(packets: u64) -> Flight {
@@ -35,20 +29,10 @@ fn flight_of(packets: u64) -> Flight {
 fn a_packet_is_lost_when_the_third_later_one_is_acknowledged() {
     let mut flight = flight_of(10);
     assert_eq!(flight.on_ack(&frame(&[0, 2, 3], 1)).packets, 3);
-    assert_eq!(
-        flight.detect_losses(Nanos::from_millis(10), RTT),
-        NewlyLost::default()
-    );
+    assert_eq!(flight.detect_losses(Nanos::from_millis(10), RTT), NewlyLost::default());
     assert_eq!(flight.on_ack(&frame(&[0, 2, 3, 4], 1)).packets, 1);
     let lost = flight.detect_losses(Nanos::from_millis(10), RTT);
-    assert_eq!(
-        lost,
-        NewlyLost {
-            packets: 1,
-            bytes: 1000,
-            largest: 1
-        }
-    );
+    assert_eq!(lost, NewlyLost { packets: 1, bytes: 1000, largest: 1 });
     assert_eq!(flight.in_flight(), 5000);
 }
 
@@ -79,14 +63,7 @@ fn a_lost_packet_that_comes_late_is_told() {
     flight.on_ack(&frame(&[0, 2, 3, 4], 1));
     assert_eq!(flight.detect_losses(Nanos::from_millis(10), RTT).packets, 1);
     let newly = flight.on_ack(&frame(&[0, 1, 2, 3, 4, 5], 6));
-    assert_eq!(
-        newly,
-        Newly {
-            packets: 2,
-            bytes: 2000,
-            late: 1
-        }
-    );
+    assert_eq!(newly, Newly { packets: 2, bytes: 2000, late: 1 });
     assert_eq!(flight.in_flight(), 4000);
 }
 
@@ -110,21 +87,11 @@ fn frames_lost_for_a_long_time_are_made_up_by_the_cumulative_number() {
 #[test]
 fn a_frame_about_packets_never_sent_is_not_plausible() {
     let mut flight = flight_of(4);
-    let forged = AckFrame {
-        largest: 4,
-        cumulative: 5,
-        bitmap: [u64::MAX; 4],
-        received: 5,
-        ..AckFrame::default()
-    };
+    let forged =
+        AckFrame { largest: 4, cumulative: 5, bitmap: [u64::MAX; 4], received: 5, ..AckFrame::default() };
     assert!(!flight.is_plausible(&forged));
     assert_eq!(flight.on_ack(&forged), Newly::default());
-    let overflow = AckFrame {
-        largest: u64::MAX,
-        cumulative: u64::MAX,
-        received: u64::MAX,
-        ..forged
-    };
+    let overflow = AckFrame { largest: u64::MAX, cumulative: u64::MAX, received: u64::MAX, ..forged };
     assert!(!flight.is_plausible(&overflow));
     assert_eq!(flight.in_flight(), 4000);
 }
@@ -132,13 +99,8 @@ fn a_frame_about_packets_never_sent_is_not_plausible() {
 #[test]
 fn a_bitmap_reaching_below_zero_is_cut_off() {
     let mut flight = flight_of(3);
-    let wide = AckFrame {
-        largest: 1,
-        cumulative: 0,
-        bitmap: [u64::MAX; 4],
-        received: 2,
-        ..AckFrame::default()
-    };
+    let wide =
+        AckFrame { largest: 1, cumulative: 0, bitmap: [u64::MAX; 4], received: 2, ..AckFrame::default() };
     assert_eq!(flight.on_ack(&wide).packets, 2);
 }
 
@@ -159,10 +121,7 @@ fn shifting_a_bitmap_moves_every_bit() {
 
 #[test]
 fn memory_is_bounded_and_a_full_flight_recovers() {
-    let options = FlightOptions {
-        max_packets: 64,
-        ..FlightOptions::default()
-    };
+    let options = FlightOptions { max_packets: 64, ..FlightOptions::default() };
     let mut flight = Flight::new(options);
     while !flight.is_full() {
         flight.sent(Nanos::ZERO, 100);

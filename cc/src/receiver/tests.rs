@@ -38,25 +38,11 @@ fn a_gap_and_a_change_of_the_mark_are_acknowledged_at_once() {
 #[test]
 fn fields_are_counted_as_they_arrive() {
     let mut r = receiver();
-    let fields = [
-        Codepoint::NotEct,
-        Codepoint::Ect0,
-        Codepoint::Ect0,
-        Codepoint::Ect1,
-        Codepoint::Ce,
-    ];
+    let fields = [Codepoint::NotEct, Codepoint::Ect0, Codepoint::Ect0, Codepoint::Ect1, Codepoint::Ce];
     for (seq, ecn) in (0..).zip(fields) {
         assert!(arrive(&mut r, seq, seq, ecn));
     }
-    assert_eq!(
-        r.ecn(),
-        EcnCounts {
-            not_ect: 1,
-            ect1: 1,
-            ect0: 2,
-            ce: 1
-        }
-    );
+    assert_eq!(r.ecn(), EcnCounts { not_ect: 1, ect1: 1, ect0: 2, ce: 1 });
     assert_eq!((r.received(), r.bytes(), r.missing()), (5, 500, 0));
 }
 
@@ -81,10 +67,7 @@ fn a_reordered_packet_lowers_the_missing_count() {
     assert_eq!(r.missing(), 2);
     assert!(arrive(&mut r, 3, 1, Codepoint::Ect1));
     let frame = r.report(Nanos::from_millis(4)).unwrap();
-    assert_eq!(
-        (frame.largest, frame.cumulative, frame.missing, frame.received),
-        (3, 2, 1, 3)
-    );
+    assert_eq!((frame.largest, frame.cumulative, frame.missing, frame.received), (3, 2, 1, 3));
     assert_eq!(frame.bitmap[0], 0b1101);
     assert_eq!(frame.held, Nanos::from_millis(1));
 }

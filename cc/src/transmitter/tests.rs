@@ -5,20 +5,8 @@ use crate::{EcnCounts, Kind, SenderOptions, build};
 const RTT: Nanos = Nanos::from_millis(20);
 
 fn transmitter(kind: Kind, packets: Option<u64>) -> Transmitter {
-    let options = TransmitterOptions {
-        packets,
-        ..TransmitterOptions::default()
-    };
-    Transmitter::new(
-        build(
-            kind,
-            &SenderOptions {
-                mss: 1000,
-                ..SenderOptions::default()
-            },
-        ),
-        &options,
-    )
+    let options = TransmitterOptions { packets, ..TransmitterOptions::default() };
+    Transmitter::new(build(kind, &SenderOptions { mss: 1000, ..SenderOptions::default() }), &options)
 }
 
 fn send_all(tx: &mut Transmitter, now: Nanos) -> Vec<Outgoing> {
@@ -36,11 +24,7 @@ fn all_below(through: u64, ce: u64, echo: Nanos) -> AckFrame {
         cumulative: through,
         bitmap: [0; 4],
         received: through,
-        ecn: EcnCounts {
-            ect1: through - ce,
-            ce,
-            ..EcnCounts::default()
-        },
+        ecn: EcnCounts { ect1: through - ce, ce, ..EcnCounts::default() },
         echo,
         ..AckFrame::default()
     }
@@ -51,15 +35,7 @@ fn the_first_flight_is_ten_packets() {
     let mut tx = transmitter(Kind::Cubic, None);
     let out = send_all(&mut tx, Nanos::ZERO);
     assert_eq!(out.len(), 10);
-    assert_eq!(
-        out[9],
-        Outgoing {
-            seq: 9,
-            oldest: 0,
-            bytes: 1000,
-            codepoint: Codepoint::NotEct
-        }
-    );
+    assert_eq!(out[9], Outgoing { seq: 9, oldest: 0, bytes: 1000, codepoint: Codepoint::NotEct });
     assert_eq!(tx.next(Nanos::ZERO), Next::Wait);
 }
 
@@ -98,10 +74,7 @@ fn an_early_timeout_is_undone_when_everything_turns_up() {
     tx.on_timer(late);
     assert_eq!((tx.totals().lost, tx.sender().cwnd()), (10, 1000));
     tx.on_ack(late + RTT, &all_below(10, 0, Nanos::ZERO));
-    assert_eq!(
-        (tx.totals().lost, tx.totals().late, tx.totals().acked),
-        (0, 10, 10)
-    );
+    assert_eq!((tx.totals().lost, tx.totals().late, tx.totals().acked), (0, 10, 10));
     assert!(tx.sender().cwnd() >= 10_000);
 }
 
@@ -130,11 +103,7 @@ fn a_rewritten_codepoint_ends_the_use_of_ect1_for_good() {
     let mut tx = transmitter(Kind::Prague, None);
     assert_eq!(send_all(&mut tx, Nanos::ZERO)[0].codepoint, Codepoint::Ect1);
     let mut frame = all_below(5, 0, Nanos::ZERO);
-    frame.ecn = EcnCounts {
-        not_ect: 1,
-        ect1: 4,
-        ..EcnCounts::default()
-    };
+    frame.ecn = EcnCounts { not_ect: 1, ect1: 4, ..EcnCounts::default() };
     tx.on_ack(RTT, &frame);
     assert_eq!(tx.sender().codepoint(), Codepoint::NotEct);
     tx.on_ack(RTT + RTT, &all_below(10, 0, Nanos::ZERO));

@@ -38,10 +38,7 @@ pub(crate) struct Path {
 
 impl Path {
     pub(crate) fn new(tx: Transmitter, rtt: Nanos, every: u32) -> Self {
-        let options = ReceiverOptions {
-            every,
-            ..ReceiverOptions::default()
-        };
+        let options = ReceiverOptions { every, ..ReceiverOptions::default() };
         Self {
             tx,
             rx: Receiver::new(options),
@@ -120,15 +117,10 @@ impl Path {
     }
 
     fn deliver(&mut self) {
-        while let Some(entry) = self
-            .events
-            .first_entry()
-            .filter(|entry| entry.key().0 <= self.now)
-        {
+        while let Some(entry) = self.events.first_entry().filter(|entry| entry.key().0 <= self.now) {
             match entry.remove() {
                 Event::Data(p, sent) => {
-                    self.rx
-                        .on_packet(self.now, p.seq, p.oldest, p.codepoint, sent, p.bytes);
+                    self.rx.on_packet(self.now, p.seq, p.oldest, p.codepoint, sent, p.bytes);
                     self.acknowledge();
                 }
                 Event::Ack(frame) => {
@@ -150,11 +142,7 @@ impl Path {
     /// Every packet sent is accounted for, at both ends.
     pub(crate) fn assert_conserved(&self) {
         let t = self.tx.totals();
-        let flying = self
-            .events
-            .values()
-            .filter(|e| matches!(e, Event::Data(..)))
-            .count() as u64;
+        let flying = self.events.values().filter(|e| matches!(e, Event::Data(..))).count() as u64;
         assert_eq!(t.sent, self.rx.received() + self.dropped + flying, "on the wire");
         assert_eq!(self.rx.ecn().total(), self.rx.received(), "ECN counts");
         assert!(self.rx.ecn().ce <= self.marked);
@@ -172,10 +160,7 @@ pub(crate) struct Dice(pub u64);
 
 impl Dice {
     pub(crate) fn happens(&mut self, p: f64) -> bool {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         f64::from((self.0 >> 32) as u32) / 4_294_967_296.0 < p
     }
 }
