@@ -78,13 +78,22 @@ pub fn launch(config: &Config) -> Result<Plane, LaunchError> {
     let plan = memory::plan(config);
     let eal = open::eal(config, plan.mb)?;
     let opened = open::ports(&eal, config, plan.buffers)?;
-    let builder = Builder::new(config, &eal, &opened)?;
-    builder.build(eal, opened)
+    let parts = Builder::new(config, CAPACITY, &eal, &opened)?.build(&eal, opened)?;
+    start(eal, config, parts)
+}
+
+/// All that runs, not yet running.
+pub(crate) struct Parts {
+    pub(crate) inner: Arc<Inner>,
+    pub(crate) rx: Vec<RxWorker>,
+    pub(crate) tx: Vec<TxWorker>,
+    pub(crate) control: ControlWorker,
 }
 
 /// What is the same for all shards and lcores while they are built.
-struct Builder<'a> {
+pub(crate) struct Builder<'a> {
     config: &'a Config,
+    capacity: u32,
     clock: Tsc,
     shards: u32,
     buffers: u32,
@@ -96,7 +105,13 @@ struct Builder<'a> {
 }
 
 impl<'a> Builder<'a> {
-    fn new(config: &'a Config, eal: &Eal, opened: &Opened) -> Result<Self, LaunchError> {
+    /// With queue ids below `capacity`: two a subscriber and two a port.
+    pub(crate) fn new(
+        config: &'a Config,
+        capacity: u32,
+        eal: &Eal,
+        opened: &Opened,
+    ) -> Result<Self, LaunchError> {
         let (_, shards) = memory::workers(config);
         let buffers = memory::shard_share(config, opened.buffers, opened.tx_descriptors)
             .map_err(|least| LaunchError::FewBuffers { buffers: opened.buffers, least })?;
@@ -111,23 +126,34 @@ impl<'a> Builder<'a> {
         });
         let (registry, classifier) = Registry::new(RegistryOptions {
             shards,
-            capacity: CAPACITY,
+            capacity,
             ports: registry_ports.collect(),
             profiles: Arc::clone(&profiles),
             unknown_bps: config.classify.unknown_bps,
             // only the place of keys depends on it: nobody can choose packets that collide
             seed: RandomState::new().build_hasher().finish(),
         })?;
-        let ring_drops = Arc::new(RingDrops::new(CAPACITY as usize));
+        let ring_drops = Arc::new(RingDrops::new(capacity as usize));
         let clock = Tsc::new(eal.tsc_hz());
-        Ok(Self { config, clock, shards, buffers, profiles, ports, ring_drops, registry, classifier })
+        Ok(Self {
+            config,
+            capacity,
+            clock,
+            shards,
+            buffers,
+            profiles,
+            ports,
+            ring_drops,
+            registry,
+            classifier,
+        })
     }
 
-    fn build(self, eal: Eal, mut opened: Opened) -> Result<Plane, LaunchError> {
+    pub(crate) fn build(self, eal: &Eal, mut opened: Opened) -> Result<Parts, LaunchError> {
         let (rx_lcores, _) = memory::workers(self.config);
-        let rings = open::rings(&eal, rx_lcores, self.shards)?;
+        let rings = open::rings(eal, rx_lcores, self.shards)?;
         let banks: Vec<Arc<PiBanks>> = (0..self.shards)
-            .map(|shard| Arc::new(PiBanks::new(&self.profiles, shard, self.shards, CAPACITY)))
+            .map(|shard| Arc::new(PiBanks::new(&self.profiles, shard, self.shards, self.capacity)))
             .collect();
         let (mut tx, mut shards) = (Vec::new(), Vec::new());
         for ((index, banks), rings) in (0..).zip(&banks).zip(rings.consumers) {
@@ -140,9 +166,8 @@ impl<'a> Builder<'a> {
         let counters = Arc::new(ControlCounters::default());
         let control = ControlWorker::new(banks, reports, Arc::clone(&counters));
         let rx = self.rx_workers(rings.producers, &mut opened);
-        let jobs = jobs(self.config, rx.workers, tx, control);
         let inner = self.inner(opened, shards, rx.counters, counters, overloads);
-        start(eal, inner, jobs)
+        Ok(Parts { inner, rx: rx.workers, tx, control })
     }
 
     /// What the control side holds; the reserved queue ids are on their way to the shards.
@@ -179,7 +204,7 @@ impl<'a> Builder<'a> {
             held,
             rx,
             control,
-            pools: opened.pools,
+            pools: opened.pools.into_values().collect(),
             desk: Mutex::new(desk),
             watch: Mutex::new(Watch::default()),
             episodes: <[AtomicU64; 2]>::default(),
@@ -199,7 +224,7 @@ impl<'a> Builder<'a> {
         let shard = Shard::new(ShardOptions {
             index,
             shards: self.shards,
-            capacity: CAPACITY,
+            capacity: self.capacity,
             buffers: self.buffers,
             seed: self.config.dataplane.seed,
             profiles: Arc::clone(&self.profiles),
@@ -295,7 +320,9 @@ fn jobs(config: &Config, rx: Vec<RxWorker>, tx: Vec<TxWorker>, control: ControlW
     }
 }
 
-fn start(eal: Eal, inner: Arc<Inner>, jobs: Vec<Job>) -> Result<Plane, LaunchError> {
+fn start(eal: Eal, config: &Config, parts: Parts) -> Result<Plane, LaunchError> {
+    let Parts { inner, rx, tx, control } = parts;
+    let jobs = jobs(config, rx, tx, control);
     let mut packet_lcores = Vec::new();
     let mut control_lcore = None;
     for ((index, job), lcore) in jobs.into_iter().enumerate().zip(&inner.lcores) {

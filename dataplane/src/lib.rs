@@ -5,6 +5,7 @@
 //! reached through rings and read through published counters.
 #![forbid(unsafe_code)]
 
+pub mod bench;
 mod control;
 mod error;
 mod figures;
@@ -15,6 +16,7 @@ mod lcore;
 mod memory;
 mod open;
 mod packet;
+mod probe;
 mod run;
 mod rx;
 mod tx;

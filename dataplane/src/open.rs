@@ -60,10 +60,12 @@ fn is_pci(device: &str) -> bool {
 type QueuesLeft = (Vec<Option<RxQueue>>, Vec<Option<TxQueue>>);
 
 /// Opened ports with what belongs to them.
+#[derive(Default)]
 pub(crate) struct Opened {
     pub(crate) entries: Vec<PortEntry>,
     queues: Vec<QueuesLeft>,
-    pub(crate) pools: Vec<Mempool>,
+    /// By NUMA node.
+    pub(crate) pools: BTreeMap<Option<u32>, Mempool>,
     /// Buffers of all pools.
     pub(crate) buffers: u32,
     /// Most descriptors of a tx queue.
@@ -75,31 +77,11 @@ pub(crate) fn ports(eal: &Eal, config: &Config, buffers: u32) -> Result<Opened, 
     if config.ports.len() > usize::from(u8::MAX) {
         return Err(LaunchError::TooManyPorts(config.ports.len()));
     }
-    let mut pools: BTreeMap<Option<u32>, Mempool> = BTreeMap::new();
-    let mut opened =
-        Opened { entries: Vec::new(), queues: Vec::new(), pools: Vec::new(), buffers: 0, tx_descriptors: 0 };
+    let mut opened = Opened::default();
     for port_config in &config.ports {
-        let mut port = Port::open(eal, &port_config.device)?;
-        let socket = port.socket();
-        let pool = match pools.get(&socket) {
-            Some(pool) => pool.clone(),
-            None => pools.entry(socket).or_insert(pool(eal, buffers, socket)?).clone(),
-        };
-        let queues = configure(&mut port, config, port_config, &pool, &mut opened.tx_descriptors)?;
-        let counters = |count: usize| (0..count).map(|_| Arc::<PortCounters>::default()).collect();
-        opened.entries.push(PortEntry {
-            peer: config.ports.get(port_config.peer).map(|peer| peer.name.clone()).unwrap_or_default(),
-            config: port_config.clone(),
-            port,
-            rx: counters(queues.rx.len()),
-            tx: counters(queues.tx.len()),
-            lost: Arc::default(),
-        });
-        let (rx, tx) = (queues.rx.into_iter().map(Some).collect(), queues.tx.into_iter().map(Some).collect());
-        opened.queues.push((rx, tx));
+        let port = Port::open(eal, &port_config.device)?;
+        opened.add(eal, config, port_config, port, buffers)?;
     }
-    opened.pools = pools.into_values().collect();
-    opened.buffers = opened.pools.iter().map(Mempool::buffers).sum();
     Ok(opened)
 }
 
@@ -158,6 +140,36 @@ pub(crate) fn direction(role: Role) -> Direction {
 }
 
 impl Opened {
+    /// Configures and starts a port; the pool of its NUMA node is made with `buffers` if there is none yet.
+    pub(crate) fn add(
+        &mut self,
+        eal: &Eal,
+        config: &Config,
+        port_config: &model::config::Port,
+        mut port: Port,
+        buffers: u32,
+    ) -> Result<(), LaunchError> {
+        let socket = port.socket();
+        let pool = match self.pools.get(&socket) {
+            Some(pool) => pool.clone(),
+            None => self.pools.entry(socket).or_insert(pool(eal, buffers, socket)?).clone(),
+        };
+        let queues = configure(&mut port, config, port_config, &pool, &mut self.tx_descriptors)?;
+        let counters = |count: usize| (0..count).map(|_| Arc::<PortCounters>::default()).collect();
+        self.entries.push(PortEntry {
+            peer: config.ports.get(port_config.peer).map(|peer| peer.name.clone()).unwrap_or_default(),
+            config: port_config.clone(),
+            port,
+            rx: counters(queues.rx.len()),
+            tx: counters(queues.tx.len()),
+            lost: Arc::default(),
+        });
+        let (rx, tx) = (queues.rx.into_iter().map(Some).collect(), queues.tx.into_iter().map(Some).collect());
+        self.queues.push((rx, tx));
+        self.buffers = self.pools.values().map(Mempool::buffers).sum();
+        Ok(())
+    }
+
     /// The tx queues of a shard, one for each port.
     pub(crate) fn tx_queues(&mut self, shard: usize) -> Vec<TxQueue> {
         self.queues.iter_mut().filter_map(|(_, tx)| tx.get_mut(shard)?.take()).collect()

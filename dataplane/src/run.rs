@@ -44,7 +44,7 @@ impl Job {
             Self::Tx(tx) => run_tx(inner, pulse, tx, |_| false),
             Self::Control(control) => run_control(inner, pulse, *control),
             Self::Compact(mut rx, tx, mut control) => run_tx(inner, pulse, tx, |now| {
-                let received = inner.phase.get() == Phase::Run && rx.poll(now);
+                let received = inner.phase.get() == Phase::Run && rx.poll(now, &mut ());
                 control.poll(now, &|| inner.now()) || received
             }),
         }
@@ -55,7 +55,7 @@ fn run_rx(inner: &Inner, mut pulse: Pulse<'_>, mut rx: Box<RxWorker>) {
     while inner.phase.get() == Phase::Run {
         let now = inner.now();
         pulse.beat(now);
-        pulse.worked(rx.poll(now));
+        pulse.worked(rx.poll(now, &mut ()));
     }
 }
 
@@ -66,7 +66,7 @@ fn run_tx(inner: &Inner, mut pulse: Pulse<'_>, mut tx: Box<TxWorker>, mut before
         let now = inner.now();
         pulse.beat(now);
         pulse.worked(before(now));
-        pulse.worked(tx.poll(now));
+        pulse.worked(tx.poll(now, &mut ()));
         if inner.phase.get() == Phase::Run {
             continue;
         }

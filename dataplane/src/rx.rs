@@ -17,6 +17,7 @@ use wire::Parsed;
 
 use crate::kinds::KindCounters;
 use crate::packet::MbufPacket;
+use crate::probe::{Probe, Stage};
 
 /// Packets in a burst.
 pub(crate) const BURST: usize = 32;
@@ -87,10 +88,10 @@ impl RxWorker {
     }
 
     /// One burst from each port; whether there was any packet.
-    pub(crate) fn poll(&mut self, now: Nanos) -> bool {
+    pub(crate) fn poll(&mut self, now: Nanos, probe: &mut impl Probe) -> bool {
         let mut worked = false;
         for index in 0..self.ports.len() {
-            worked |= self.poll_port(index, Stamp::at(now));
+            worked |= self.poll_port(index, Stamp::at(now), probe);
         }
         worked
     }
@@ -99,9 +100,10 @@ impl RxWorker {
         clippy::indexing_slicing,
         reason = "`index` is below the number of ports; a burst holds BURST at most"
     )]
-    fn poll_port(&mut self, index: usize, arrival: Stamp) -> bool {
+    fn poll_port(&mut self, index: usize, arrival: Stamp, probe: &mut impl Probe) -> bool {
         let port = &mut self.ports[index];
         let count = port.queue.burst(&mut self.incoming);
+        probe.lap(Stage::Rx);
         if count == 0 {
             return false;
         }
@@ -112,8 +114,10 @@ impl RxWorker {
         }
         port.counters.packets.add(count as u64);
         port.counters.bytes.add(bytes);
+        probe.lap(Stage::Parse);
         let (ingress, direction) = (port.port, port.direction);
         self.classifier.classify(ingress, direction, &self.parsed[..count], &mut self.classes[..count]);
+        probe.lap(Stage::Classify);
         let port = &self.ports[index];
         let sorter =
             Sorter { port, arrival, shared: &self.shared, counters: &self.counters, kinds: &self.kinds };
@@ -122,6 +126,7 @@ impl RxWorker {
             sorter.hand_on(mbuf, parsed, *class, &mut self.outgoing);
         }
         self.flush(direction);
+        probe.lap(Stage::Ring);
         true
     }
 

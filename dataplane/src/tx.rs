@@ -13,6 +13,7 @@ use dpdk::{Burst, Consumer, TxQueue};
 use engine::{Change, Counter, PortId, PortShared, QueueId, QueueSnapshot, Shard};
 
 use crate::packet::MbufPacket;
+use crate::probe::{Probe, Stage};
 use crate::rx::{BURST, PortCounters};
 use crate::usage::Usage;
 
@@ -122,11 +123,12 @@ impl TxWorker {
     }
 
     /// One loop; whether it found work.
-    pub(crate) fn poll(&mut self, now: Nanos) -> bool {
-        let mut worked = self.take_in(now);
-        worked |= self.send_due(now);
+    pub(crate) fn poll(&mut self, now: Nanos, probe: &mut impl Probe) -> bool {
+        let mut worked = self.take_in(now, probe);
+        worked |= self.send_due(now, probe);
         worked |= self.obey(now);
         self.held.packets.store(self.waiting(), std::sync::atomic::Ordering::Relaxed);
+        probe.lap(Stage::Other);
         worked
     }
 
@@ -135,19 +137,21 @@ impl TxWorker {
         self.shard.queued() + self.ports.iter().map(|port| port.waiting.len() as u64).sum::<u64>()
     }
 
-    fn take_in(&mut self, now: Nanos) -> bool {
+    fn take_in(&mut self, now: Nanos, probe: &mut impl Probe) -> bool {
         let mut worked = false;
         for ring in &mut self.rings {
             ring.dequeue(&mut self.incoming);
+            probe.lap(Stage::Ring);
             worked |= !self.incoming.is_empty();
             for mbuf in self.incoming.drain() {
                 self.shard.enqueue(now, MbufPacket::new(mbuf));
             }
+            probe.lap(Stage::Enqueue);
         }
         worked
     }
 
-    fn send_due(&mut self, now: Nanos) -> bool {
+    fn send_due(&mut self, now: Nanos, probe: &mut impl Probe) -> bool {
         let mut worked = false;
         for port in &mut self.ports {
             let up = self.states.get(usize::from(port.id.0)).is_some_and(PortShared::is_up);
@@ -164,8 +168,10 @@ impl TxWorker {
                 // the shard was given no more room than the burst has
                 let _ = port.waiting.push(packet.into_mbuf());
             }
+            probe.lap(Stage::Dequeue);
             if taken > 0 {
                 port.send();
+                probe.lap(Stage::Tx);
                 worked = true;
             }
         }

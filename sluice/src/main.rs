@@ -4,6 +4,7 @@
 //! Exit codes: 0 good, 1 the thing asked for failed (message on stderr), 2 usage.
 #![forbid(unsafe_code)]
 
+mod bench;
 mod check;
 mod pcap;
 mod plane;
@@ -36,6 +37,8 @@ enum Command {
     Subs(subs::SubsArgs),
     /// Send and receive real UDP traffic under congestion control.
     Traffic(traffic::TrafficArgs),
+    /// Measure the packet path.
+    Bench(bench::BenchArgs),
 }
 
 fn main() -> ExitCode {
@@ -45,6 +48,7 @@ fn main() -> ExitCode {
         Command::Replay(args) => replay::run(args),
         Command::Subs(args) => subs::run(args),
         Command::Traffic(args) => traffic::run(args),
+        Command::Bench(args) => bench::run(args),
     };
     done.unwrap_or_else(|error| {
         complain(&error);

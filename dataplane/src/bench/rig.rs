@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the benchmark runs on: an EAL of its own and two ports made of rings.
+//!
+//! ```text
+//! generator -> ring -> port "core" [rx lcore work, shard, tx lcore work] port "access" -> ring -> generator
+//! ```
+
+use dpdk::{Consumer, Eal, EalOptions, Lcore, Memory, Mempool, Port, Producer};
+use model::Config;
+use model::config::{HugePages, Lcores, Port as PortConfig, Role, Unknown};
+use model::profile::{Aqm, Cells, DualPi2, Overhead};
+use model::subscriber::DEFAULT_PROFILE;
+
+use super::Options;
+use crate::error::LaunchError;
+use crate::open::Opened;
+
+/// So as to run beside a shaper.
+const FILE_PREFIX: &str = "sluice-bench";
+/// Lcores of generator and path.
+pub(super) const GENERATOR: u32 = 0;
+pub(super) const PATH: u32 = 1;
+/// Packets that fit the ring the generator fills; a NIC's has about as many.
+const FEED: u32 = 4_095;
+/// Buffers beyond those held: rings, descriptors planned for, caches.
+const SPARE: u32 = 40_960;
+/// Rate of both ports: the shapers run and do not limit.
+const PORT_BPS: u64 = 400_000_000_000;
+/// Held traffic: what each packet counts on top of its length, so that a subscriber's burst of two `HELD_MTU` is a
+/// fraction of a packet, and nobody's first packets pass unheld.
+pub(super) const HELD_OVERHEAD: i16 = 30_000;
+const HELD_MTU: u32 = 64;
+
+/// Devices, memory and configuration.
+pub(super) struct Rig {
+    pub(super) config: Config,
+    pub(super) opened: Opened,
+    pub(super) pool: Mempool,
+    /// What the generator fills and empties.
+    pub(super) ends: (Producer, Consumer),
+    /// Other ends of rings that carry nothing.
+    pub(super) unused: (Producer, Consumer),
+    /// Whether packet buffers are on huge pages.
+    pub(super) huge: bool,
+    // dropped last
+    pub(super) eal: Eal,
+}
+
+/// Starts the EAL and opens the ports; up to `held` packets will wait in the shard.
+pub(super) fn build(options: &Options, held: u32) -> Result<Rig, LaunchError> {
+    let buffers = held + held / 4 + SPARE;
+    let config = config(options, buffers);
+    let huge = options.hugepages && dpdk::free_huge_mb() >= u64::from(mb(buffers, true));
+    let memory = if huge {
+        Memory::Huge { mb: mb(buffers, true) }
+    } else {
+        Memory::NoHuge { mb: mb(buffers, false) }
+    };
+    let lcores = vec![Lcore { id: GENERATOR, cpu: options.cpus.0 }, Lcore { id: PATH, cpu: options.cpus.1 }];
+    let eal = Eal::init(&EalOptions::new(FILE_PREFIX, lcores, memory))?;
+    let (feed, rx) = dpdk::ring(&eal, "bench-feed", FEED, None)?;
+    let (unused_tx, unused_back) = dpdk::ring(&eal, "bench-unused-tx", 63, None)?;
+    let (unused_feed, unused_rx) = dpdk::ring(&eal, "bench-unused-rx", 63, None)?;
+    // all packets fit: the path never waits for the generator to take them back
+    let (tx, back) = dpdk::ring(&eal, "bench-back", buffers, None)?;
+    let ports = [
+        Port::from_rings(&eal, "bench_core", vec![rx], vec![unused_tx])?,
+        Port::from_rings(&eal, "bench_access", vec![unused_rx], vec![tx])?,
+    ];
+    let mut opened = Opened::default();
+    for (port_config, port) in config.ports.iter().zip(ports) {
+        opened.add(&eal, &config, port_config, port, buffers)?;
+    }
+    let pool = opened.pools.values().next().cloned();
+    let pool = pool.ok_or(LaunchError::FewBuffers { buffers: 0, least: buffers })?;
+    Ok(Rig { config, opened, pool, ends: (feed, back), unused: (unused_feed, unused_back), huge, eal })
+}
+
+/// Memory for buffers and rings; without huge pages no buffer crosses a page, so each takes one.
+const fn mb(buffers: u32, huge: bool) -> u32 {
+    let each = if huge { 2_560 } else { 4_096 };
+    buffers / 1024 * each / 1024 + 64
+}
+
+fn config(options: &Options, buffers: u32) -> Config {
+    let mut config = Config::default();
+    config.dataplane.lcores = Lcores::Compact(model::config::Lcore { id: PATH, cpu: options.cpus.1 });
+    config.dataplane.hugepages = HugePages::Auto;
+    config.dataplane.buffers = Some(buffers);
+    config.classify.unknown = Unknown::Drop;
+    let port = |name: &str, role, peer| PortConfig {
+        name: name.to_owned(),
+        device: format!("net_ring_{name}"),
+        role,
+        peer,
+        rate_bps: Some(PORT_BPS),
+        mtu: 2_000,
+    };
+    config.ports = vec![port("core", Role::Core, 1), port("access", Role::Access, 0)];
+    if options.held_us > 0 {
+        hold(&mut config, options.held_us);
+    }
+    config
+}
+
+/// Makes the default profile one that holds packets: no burst, and an AQM that works (the PI controller sees every
+/// packet that waits) but finds nothing to drop.
+fn hold(config: &mut Config, held_us: u64) {
+    let Some(profile) = config.profiles.get_mut(DEFAULT_PROFILE) else {
+        return;
+    };
+    let usual = DualPi2::default();
+    let target_us = usual.target_us.max(4 * held_us);
+    profile.aqm = Aqm::DualPi2(DualPi2 { target_us, ..usual });
+    profile.limit_us = profile.limit_us.max(20 * held_us);
+    profile.overhead = Overhead { bytes: HELD_OVERHEAD, mpu: 0, cells: Cells::None };
+    profile.mtu = HELD_MTU;
+}
