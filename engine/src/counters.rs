@@ -50,15 +50,8 @@ impl DropReason {
     pub const COUNT: usize = Self::ALL.len();
 
     /// All of them, in the order of their value.
-    pub const ALL: [Self; 7] = [
-        Self::Aqm,
-        Self::Overload,
-        Self::Tail,
-        Self::Pool,
-        Self::Ring,
-        Self::Removed,
-        Self::Link,
-    ];
+    pub const ALL: [Self; 7] =
+        [Self::Aqm, Self::Overload, Self::Tail, Self::Pool, Self::Ring, Self::Removed, Self::Link];
 
     /// The name in metrics.
     pub const fn label(self) -> &'static str {
@@ -312,10 +305,7 @@ pub struct RxCounters {
 
 impl RxCounters {
     /// A packet met a full ring: it arrived and was dropped.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "one place for each direction, queue and bool"
-    )]
+    #[expect(clippy::indexing_slicing, reason = "one place for each direction, queue and bool")]
     pub fn ring_full(&self, direction: Direction, queue: Queue, ecn: Ecn) {
         self.ring[direction as usize][queue as usize][usize::from(ecn.is_ect())].add(1);
     }
@@ -371,10 +361,7 @@ impl QueueTotals {
     }
 
     /// Drops for one reason.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "the array has one place for each value of the enum"
-    )]
+    #[expect(clippy::indexing_slicing, reason = "the array has one place for each value of the enum")]
     pub fn dropped_by(&self, reason: DropReason) -> u64 {
         self.dropped[reason as usize].iter().sum()
     }
@@ -384,10 +371,7 @@ impl QueueTotals {
         self.dropped.iter().flatten().sum()
     }
 
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "the array has one place for each value of the enum"
-    )]
+    #[expect(clippy::indexing_slicing, reason = "the array has one place for each value of the enum")]
     fn dropped_mut(&mut self, reason: DropReason) -> &mut [u64; 2] {
         &mut self.dropped[reason as usize]
     }
@@ -427,9 +411,7 @@ pub struct RingDrops {
 impl RingDrops {
     /// For queue ids below `capacity`.
     pub fn new(capacity: usize) -> Self {
-        Self {
-            packets: (0..capacity).map(|_| Default::default()).collect(),
-        }
+        Self { packets: (0..capacity).map(|_| Default::default()).collect() }
     }
 
     /// Counts a packet; an id beyond the capacity is ignored.

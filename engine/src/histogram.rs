@@ -54,10 +54,7 @@ const fn bin_of(units: u32) -> usize {
 /// The lower edge of each bin in units; a bin's upper edge is the next one's lower.
 const LOWER: [u32; BINS] = lower_edges();
 
-#[expect(
-    clippy::cast_possible_truncation,
-    reason = "bin numbers are below 58; try_from is not const"
-)]
+#[expect(clippy::cast_possible_truncation, reason = "bin numbers are below 58; try_from is not const")]
 const fn lower_edges() -> [u32; BINS] {
     let mut edges = [0; BINS];
     let mut bin = 1;
@@ -77,10 +74,7 @@ const fn lower_edges() -> [u32; BINS] {
 
 /// The upper edge of each bin in microseconds; `None` is infinity.
 pub fn upper_edges_us() -> impl Iterator<Item = Option<f64>> {
-    LOWER[1..]
-        .iter()
-        .map(|&edge| Some(micros(u64::from(edge))))
-        .chain([None])
+    LOWER[1..].iter().map(|&edge| Some(micros(u64::from(edge)))).chain([None])
 }
 
 /// Units in microseconds.
@@ -103,12 +97,7 @@ pub struct Histogram {
 
 impl Default for Histogram {
     fn default() -> Self {
-        Self {
-            sum: 0,
-            max: 0,
-            bins: [0; BINS],
-            carry: [0; BINS],
-        }
+        Self { sum: 0, max: 0, bins: [0; BINS], carry: [0; BINS] }
     }
 }
 
@@ -141,11 +130,7 @@ impl Histogram {
         for ((total, &low), &high) in bins.iter_mut().zip(&self.bins).zip(&self.carry) {
             *total = u64::from(high) << u32::BITS | u64::from(low);
         }
-        Totals {
-            bins,
-            sum: self.sum,
-            max: self.max,
-        }
+        Totals { bins, sum: self.sum, max: self.max }
     }
 }
 
@@ -162,11 +147,7 @@ pub struct SharedHistogram {
 
 impl Default for SharedHistogram {
     fn default() -> Self {
-        Self {
-            sum: AtomicU64::new(0),
-            max: AtomicU32::new(0),
-            bins: [const { AtomicU64::new(0) }; BINS],
-        }
+        Self { sum: AtomicU64::new(0), max: AtomicU32::new(0), bins: [const { AtomicU64::new(0) }; BINS] }
     }
 }
 
@@ -180,8 +161,7 @@ impl SharedHistogram {
     pub fn record(&self, units: u32) {
         let bin = &self.bins[bin_of(units)];
         bin.store(bin.load(Relaxed).wrapping_add(1), Relaxed);
-        self.sum
-            .store(self.sum.load(Relaxed).wrapping_add(u64::from(units)), Relaxed);
+        self.sum.store(self.sum.load(Relaxed).wrapping_add(u64::from(units)), Relaxed);
         if units > self.max.load(Relaxed) {
             self.max.store(units, Relaxed);
         }
@@ -193,11 +173,7 @@ impl SharedHistogram {
         for (total, bin) in bins.iter_mut().zip(&self.bins) {
             *total = bin.load(Relaxed);
         }
-        Totals {
-            bins,
-            sum: self.sum.load(Relaxed),
-            max: self.max.load(Relaxed),
-        }
+        Totals { bins, sum: self.sum.load(Relaxed), max: self.max.load(Relaxed) }
     }
 }
 
@@ -211,11 +187,7 @@ pub struct Totals {
 
 impl Default for Totals {
     fn default() -> Self {
-        Self {
-            bins: [0; BINS],
-            sum: 0,
-            max: 0,
-        }
+        Self { bins: [0; BINS], sum: 0, max: 0 }
     }
 }
 
@@ -273,9 +245,7 @@ impl Totals {
             if count > 0 && before + count >= rank {
                 let share = (rank - before) as f64 / count as f64;
                 let lower = micros(u64::from(LOWER.get(bin).copied().unwrap_or(0)));
-                let upper = LOWER
-                    .get(bin + 1)
-                    .map_or(self.max_us(), |&edge| micros(u64::from(edge)));
+                let upper = LOWER.get(bin + 1).map_or(self.max_us(), |&edge| micros(u64::from(edge)));
                 return (lower + (upper - lower) * share).min(self.max_us());
             }
             before += count;

@@ -74,19 +74,9 @@ impl Track {
 
     /// Reports all that ended, latches the timer.
     fn report(&mut self, id: QueueId) -> OverloadEvent {
-        let event = OverloadEvent::End {
-            id,
-            start: self.first,
-            duration: self.total,
-            episodes: self.episodes,
-        };
-        *self = Self {
-            since: None,
-            first: Nanos::ZERO,
-            total: Nanos::ZERO,
-            episodes: 0,
-            latched: true,
-        };
+        let event =
+            OverloadEvent::End { id, start: self.first, duration: self.total, episodes: self.episodes };
+        *self = Self { since: None, first: Nanos::ZERO, total: Nanos::ZERO, episodes: 0, latched: true };
         event
     }
 }
@@ -135,13 +125,7 @@ impl OverloadMonitor {
             self.missed = self.missed.saturating_add(1);
             return;
         }
-        let track = Track {
-            since: Some(now),
-            first: now,
-            total: Nanos::ZERO,
-            episodes: 1,
-            latched: false,
-        };
+        let track = Track { since: Some(now), first: now, total: Nanos::ZERO, episodes: 1, latched: false };
         self.tracks.insert(id, track);
         emit(OverloadEvent::Start { id, start: now });
     }
@@ -167,10 +151,7 @@ impl OverloadMonitor {
         };
         if track.since.is_some() {
             track.latched = false;
-            emit(OverloadEvent::Start {
-                id,
-                start: track.first,
-            });
+            emit(OverloadEvent::Start { id, start: track.first });
         } else if track.episodes > 0 {
             emit(track.report(id));
             self.latch(now, id);

@@ -13,7 +13,7 @@
 mod buckets;
 mod classify;
 mod key;
-mod lengths;
+mod program;
 #[cfg(test)]
 mod tests;
 
@@ -33,7 +33,7 @@ use buckets::{Bucket, Buckets};
 pub use classify::{Class, Classifier, UnknownKind};
 pub(crate) use key::Key;
 use key::Seed;
-use lengths::{Census, InUse};
+use program::{Census, Program};
 
 /// Share of all slots that may be taken before the table grows, in percent: above it second buckets, and so a
 /// second cache line a lookup, stop being rare.
@@ -77,7 +77,7 @@ pub(crate) enum NoPlace {
 struct Table {
     buckets: Buckets<HugeSlice<Bucket>>,
     seed: Seed,
-    in_use: InUse,
+    program: ArcSwap<Program>,
     /// Rises between the additions and the removals of a batch.
     generation: AtomicU64,
 }
@@ -87,7 +87,7 @@ impl Table {
         Ok(Self {
             buckets: Buckets::new(HugeSlice::from_fn(buckets, |_| Bucket::empty())?),
             seed,
-            in_use: InUse::default(),
+            program: ArcSwap::default(),
             generation: AtomicU64::new(0),
         })
     }
@@ -99,10 +99,7 @@ impl Table {
 
 /// Buckets that hold `keys` keys below the maximum load.
 fn buckets_for(keys: usize) -> usize {
-    (keys * 100)
-        .div_ceil(MAX_LOAD_PERCENT * buckets::SLOTS)
-        .next_power_of_two()
-        .max(2)
+    (keys * 100).div_ceil(MAX_LOAD_PERCENT * buckets::SLOTS).next_power_of_two().max(2)
 }
 
 /// The one writer.
@@ -113,8 +110,9 @@ pub(crate) struct TableWriter {
     census: Census,
     keys: usize,
     seed: u64,
-    /// Tables replaced, which readers may still hold.
+    /// Tables and programs replaced, which readers may still hold.
     retired: Vec<Arc<Table>>,
+    retired_programs: Vec<Arc<Program>>,
     #[cfg(test)]
     mask: u64,
 }
@@ -131,6 +129,7 @@ impl TableWriter {
             keys: 0,
             seed,
             retired: Vec::new(),
+            retired_programs: Vec::new(),
             #[cfg(test)]
             mask: u64::MAX,
         })
@@ -155,9 +154,11 @@ impl TableWriter {
         if self.keys >= self.table.room() {
             return Err(NoPlace::Full);
         }
-        self.census.added(key, &self.table.in_use);
+        if program::count_in(&mut self.census, key) {
+            self.publish_program();
+        }
         if self.table.buckets.put(hash, value).is_err() {
-            self.census.removed(key, &self.table.in_use);
+            self.count_out(key);
             return Err(NoPlace::Full);
         }
         self.keys += 1;
@@ -174,8 +175,21 @@ impl TableWriter {
     pub(crate) fn remove(&mut self, key: &Key) {
         let removed = self.table.buckets.remove(self.table.seed.hash(key));
         debug_assert!(removed.is_some(), "remove is for configured keys");
-        self.census.removed(key, &self.table.in_use);
+        self.count_out(key);
         self.keys -= 1;
+    }
+
+    fn count_out(&mut self, key: &Key) {
+        if program::count_out(&mut self.census, key) {
+            self.publish_program();
+        }
+    }
+
+    /// Swaps in the program for the kinds of key there are now.
+    fn publish_program(&mut self) {
+        let next = Arc::new(Program::of(&self.census));
+        self.retired_programs.push(self.table.program.swap(next));
+        self.retired_programs.retain(|program| Arc::strong_count(program) > 1);
     }
 
     /// Between the additions and the removals of a batch: a reader that misses what was removed looks again.
@@ -203,10 +217,7 @@ impl TableWriter {
                 Err(source) => return Err(TableError::Memory { keys: count, source }),
             }
         }
-        Err(TableError::Collisions {
-            keys: count,
-            tries: MAX_TRIES,
-        })
+        Err(TableError::Collisions { keys: count, tries: MAX_TRIES })
     }
 
     /// A writer of a table of its own, for a swap.
@@ -228,6 +239,7 @@ impl TableWriter {
             keys: 0,
             seed: self.seed,
             retired: Vec::new(),
+            retired_programs: Vec::new(),
             #[cfg(test)]
             mask: self.mask,
         };
@@ -247,12 +259,22 @@ impl TableWriter {
         self.reap();
     }
 
-    /// Frees replaced tables that no reader holds any more; how many are left.
+    /// From here on, hashes have only the bits of `mask`: for tests of collisions. For an empty table.
+    #[cfg(test)]
+    pub(crate) fn shrink_hash(&mut self, mask: u64) {
+        assert_eq!(self.keys, 0, "keys would be lost");
+        self.mask = mask;
+        let rebuilt = self.rebuild(&std::iter::empty());
+        assert!(rebuilt.is_ok(), "{rebuilt:?}");
+    }
+
+    /// Frees replaced tables and programs that no reader holds any more; how many are left.
     ///
-    /// `store` has turned what readers hold of the old table into counted references, and no new one can come: a
+    /// The swap has turned what readers hold of the old table into counted references, and no new one can come: a
     /// count of 1 is the writer's own.
     pub(crate) fn reap(&mut self) -> usize {
+        self.retired_programs.retain(|program| Arc::strong_count(program) > 1);
         self.retired.retain(|table| Arc::strong_count(table) > 1);
-        self.retired.len()
+        self.retired.len() + self.retired_programs.len()
     }
 }

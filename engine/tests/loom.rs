@@ -35,8 +35,8 @@ fn check(scenario: impl Fn() + Sync + Send + 'static) {
 
 /// Fills a bucket with keys that could also live in `second`.
 fn fill(table: &Table, first: u64, second: u64) {
-    for number in 1..=5 {
-        table.put(key(first, second, number), 100 + u32::try_from(number).unwrap()).unwrap();
+    for number in 1..=5_u32 {
+        assert_eq!(table.put(key(first, second, number.into()), 100 + number), Ok(None));
     }
 }
 

@@ -55,12 +55,7 @@ fn fate() -> impl Strategy<Value = Fate> {
 }
 
 fn packet() -> impl Strategy<Value = (bool, bool, Ecn, Fate)> {
-    (
-        any::<bool>(),
-        any::<bool>(),
-        prop::sample::select(&Ecn::ALL[..]),
-        fate(),
-    )
+    (any::<bool>(), any::<bool>(), prop::sample::select(&Ecn::ALL[..]), fate())
 }
 
 proptest! {

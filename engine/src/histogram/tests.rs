@@ -19,9 +19,7 @@ fn value() -> impl Strategy<Value = u32> {
 }
 
 fn bounds(bin: usize) -> (u64, u64) {
-    let upper = LOWER
-        .get(bin + 1)
-        .map_or(u64::from(u32::MAX) + 1, |&edge| u64::from(edge));
+    let upper = LOWER.get(bin + 1).map_or(u64::from(u32::MAX) + 1, |&edge| u64::from(edge));
     (u64::from(LOWER[bin]), upper)
 }
 
@@ -60,10 +58,7 @@ fn the_last_edge_is_infinity_and_the_others_are_finite() {
 #[test]
 fn an_empty_histogram_gives_zeros() {
     let stats = DelayStats::from(&Histogram::default().totals());
-    assert_eq!(
-        (stats.mean, stats.p50, stats.p99, stats.max, stats.sum),
-        (0.0, 0.0, 0.0, 0.0, 0.0)
-    );
+    assert_eq!((stats.mean, stats.p50, stats.p99, stats.max, stats.sum), (0.0, 0.0, 0.0, 0.0, 0.0));
     assert!(stats.count.iter().all(|&count| count == 0));
     assert_eq!(stats.count.len(), stats.le.len());
 }

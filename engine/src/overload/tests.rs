@@ -27,78 +27,34 @@ fn run(steps: &[(u64, bool)], until: u64) -> Vec<(u64, OverloadEvent)> {
 }
 
 fn start(second: u64) -> OverloadEvent {
-    OverloadEvent::Start {
-        id: QueueId(7),
-        start: at(second),
-    }
+    OverloadEvent::Start { id: QueueId(7), start: at(second) }
 }
 
 fn end(second: u64, duration: u64, episodes: u32) -> OverloadEvent {
-    OverloadEvent::End {
-        id: QueueId(7),
-        start: at(second),
-        duration: at(duration),
-        episodes,
-    }
+    OverloadEvent::End { id: QueueId(7), start: at(second), duration: at(duration), episodes }
 }
 
 #[test]
 fn an_episode_is_reported_when_it_begins_and_when_it_ends() {
-    assert_eq!(
-        run(&[(1, true), (4, false)], 30),
-        [(1, start(1)), (4, end(1, 3, 1))]
-    );
+    assert_eq!(run(&[(1, true), (4, false)], 30), [(1, start(1)), (4, end(1, 3, 1))]);
 }
 
 #[test]
 fn flapping_while_the_timer_runs_is_one_report_when_it_runs_out() {
-    let steps = [
-        (1, true),
-        (2, false),
-        (3, true),
-        (4, false),
-        (6, true),
-        (8, false),
-    ];
-    assert_eq!(
-        run(&steps, 40),
-        [(1, start(1)), (2, end(1, 1, 1)), (12, end(3, 3, 2))]
-    );
+    let steps = [(1, true), (2, false), (3, true), (4, false), (6, true), (8, false)];
+    assert_eq!(run(&steps, 40), [(1, start(1)), (2, end(1, 1, 1)), (12, end(3, 3, 2))]);
 }
 
 #[test]
 fn overload_at_the_time_the_timer_runs_out_is_reported_as_started_then_and_ended_when_it_ends() {
-    let steps = [
-        (1, true),
-        (2, false),
-        (3, true),
-        (4, false),
-        (11, true),
-        (15, false),
-    ];
-    assert_eq!(
-        run(&steps, 40),
-        [
-            (1, start(1)),
-            (2, end(1, 1, 1)),
-            (12, start(3)),
-            (15, end(3, 5, 2))
-        ]
-    );
+    let steps = [(1, true), (2, false), (3, true), (4, false), (11, true), (15, false)];
+    assert_eq!(run(&steps, 40), [(1, start(1)), (2, end(1, 1, 1)), (12, start(3)), (15, end(3, 5, 2))]);
 }
 
 #[test]
 fn after_a_quiet_hold_time_an_episode_is_news_again() {
     let steps = [(1, true), (2, false), (20, true), (21, false)];
-    assert_eq!(
-        run(&steps, 40),
-        [
-            (1, start(1)),
-            (2, end(1, 1, 1)),
-            (20, start(20)),
-            (21, end(20, 1, 1))
-        ]
-    );
+    assert_eq!(run(&steps, 40), [(1, start(1)), (2, end(1, 1, 1)), (20, start(20)), (21, end(20, 1, 1))]);
 }
 
 #[test]

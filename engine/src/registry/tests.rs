@@ -210,6 +210,35 @@ fn a_plan_older_than_the_last_commit_is_refused() {
 }
 
 #[test]
+fn keys_whose_hashes_collide_get_another_seed_and_where_none_helps_the_old_state_stays() {
+    let host = |number: u8| {
+        let prefix = format!("10.0.0.{number}/32");
+        subscriber(&format!("s{number}"), 1_000_000, &json!({"ipv4": [prefix]}))
+    };
+    let (mut registry, reader) = Registry::new(options(2, 400)).unwrap();
+    registry.table.shrink_hash(0x3f_0000_003f);
+    for number in 1..=100 {
+        put(&mut registry, &host(number));
+        for held in 1..=number {
+            let (down, _) = registry.ids(&format!("s{held}")).unwrap();
+            let class = reader.classify_one(PortId(0), Direction::Down, &to(&format!("10.0.0.{held}")));
+            assert_eq!(class, Class::Subscriber(down));
+        }
+    }
+
+    let (mut registry, reader) = Registry::new(options(2, 400)).unwrap();
+    registry.table.shrink_hash(1);
+    put(&mut registry, &host(1));
+    let (one, free) = (registry.ids("s1").unwrap().0, registry.free_pairs());
+    let three = [host(2), host(3), host(4)];
+    let plan = registry.plan(&three.each_ref().map(RecordEdit::Put)).unwrap();
+    let error = registry.commit(plan).unwrap_err();
+    assert_eq!(error.to_string(), "4 subscriber keys collide under each of 16 seeds");
+    assert_eq!((registry.len(), registry.keys(), registry.free_pairs()), (1, 1, free));
+    assert_eq!(reader.classify_one(PortId(0), Direction::Down, &to("10.0.0.1")), Class::Subscriber(one));
+}
+
+#[test]
 fn reserved_ids_are_apart_from_each_other_and_from_subscribers() {
     let (mut registry, _) = Registry::new(options(3, 20)).unwrap();
     put(&mut registry, &subscriber("a", 1_000_000, &json!({"ipv4": ["10.0.0.1/32"]})));

@@ -45,14 +45,33 @@ impl Group {
         Self::Prefix,
     ];
 
-    /// Which of the three kinds of prefix, by scope: any encapsulation, outer VLAN, VLAN pair.
-    pub(crate) const fn prefix_scope(self) -> Option<usize> {
-        match self {
-            Self::Prefix => Some(0),
-            Self::PrefixInOuter => Some(1),
-            Self::PrefixInPair => Some(2),
-            _ => None,
-        }
+    /// Whether its keys are prefixes.
+    pub(crate) const fn is_prefix(self) -> bool {
+        matches!(self, Self::PrefixInPair | Self::PrefixInOuter | Self::Prefix)
+    }
+
+    /// Whether its keys hold a PPPoE session id.
+    pub(crate) const fn in_session(self) -> bool {
+        (self as u8) <= Self::Session as u8
+    }
+
+    /// Whether its keys hold the subscriber's MAC.
+    pub(crate) const fn has_mac(self) -> bool {
+        (self as u8) <= Self::SessionMac as u8
+    }
+
+    /// Whether its keys hold an outer VLAN id.
+    pub(crate) const fn in_outer(self) -> bool {
+        self.in_pair()
+            || matches!(
+                self,
+                Self::SessionMacInOuter | Self::SessionInOuter | Self::PrefixInOuter | Self::Outer
+            )
+    }
+
+    /// Whether its keys hold an inner VLAN id.
+    pub(crate) const fn in_pair(self) -> bool {
+        matches!(self, Self::SessionMacInPair | Self::SessionInPair | Self::PrefixInPair | Self::Pair)
     }
 
     const fn scoped(in_any: Self, in_outer: Self, in_pair: Self, vlan: Option<Vlan>) -> Self {
@@ -70,6 +89,18 @@ impl Group {
 pub(crate) enum Family {
     V4,
     V6,
+}
+
+/// The bits of an address that a prefix fixes.
+const fn network_mask(family: Family, length: u8) -> u128 {
+    let (width, all) = match family {
+        Family::V4 => (32, u32::MAX as u128),
+        Family::V6 => (128, u128::MAX),
+    };
+    match all.checked_shl(width - length as u32) {
+        Some(mask) => mask & all,
+        None => 0,
+    }
 }
 
 /// An exact key.
@@ -95,40 +126,27 @@ impl Key {
     /// A key of `group` with nothing in it yet.
     #[inline]
     pub(crate) const fn new(group: Group) -> Self {
-        Self {
-            tag: (group as u64) << GROUP_SHIFT,
-            edge: 0,
-            address: 0,
-        }
+        Self { tag: (group as u64) << GROUP_SHIFT, edge: 0, address: 0 }
     }
 
     /// Inside outer VLAN `outer`; VLAN ids have 12 bits.
     #[inline]
     #[must_use]
     pub(crate) const fn outer(self, outer: u16) -> Self {
-        Self {
-            tag: self.tag | (outer as u64 & 0xfff) << OUTER_SHIFT,
-            ..self
-        }
+        Self { tag: self.tag | (outer as u64 & 0xfff) << OUTER_SHIFT, ..self }
     }
 
     /// With inner VLAN `inner`.
     #[inline]
     #[must_use]
     pub(crate) const fn inner(self, inner: u16) -> Self {
-        Self {
-            tag: self.tag | (inner as u64 & 0xfff) << INNER_SHIFT,
-            ..self
-        }
+        Self { tag: self.tag | (inner as u64 & 0xfff) << INNER_SHIFT, ..self }
     }
 
     #[inline]
     #[must_use]
     pub(crate) const fn session(self, session: u16) -> Self {
-        Self {
-            tag: self.tag | (session as u64) << SESSION_SHIFT,
-            ..self
-        }
+        Self { tag: self.tag | (session as u64) << SESSION_SHIFT, ..self }
     }
 
     #[inline]
@@ -136,47 +154,69 @@ impl Key {
     pub(crate) const fn mac(self, mac: [u8; 6]) -> Self {
         let mut octets = [0; 8];
         octets.split_at_mut(2).1.copy_from_slice(&mac);
-        Self {
-            edge: self.edge | u64::from_be_bytes(octets),
-            ..self
-        }
+        Self { edge: self.edge | u64::from_be_bytes(octets), ..self }
     }
 
     /// On access port `port` only.
     #[inline]
     #[must_use]
     pub(crate) const fn port(self, port: PortId) -> Self {
-        Self {
-            edge: self.edge & !(0xffff << PORT_SHIFT) | (port.0 as u64 + 1) << PORT_SHIFT,
-            ..self
-        }
+        Self { edge: self.edge & !(0xffff << PORT_SHIFT) | (port.0 as u64 + 1) << PORT_SHIFT, ..self }
     }
 
     /// On any access port.
     #[must_use]
     pub(crate) const fn any_port(self) -> Self {
-        Self {
-            edge: self.edge & !(0xffff << PORT_SHIFT),
-            ..self
-        }
+        Self { edge: self.edge & !(0xffff << PORT_SHIFT), ..self }
     }
 
     /// The prefix of `address` that is `length` bits long; the rest is cleared.
     #[inline]
     #[must_use]
     pub(crate) const fn prefix(self, family: Family, length: u8, address: u128) -> Self {
-        let width = match family {
-            Family::V4 => 32,
-            Family::V6 => 128,
-        };
-        let host_bits = width - length as u32;
-        let address = if host_bits == 128 {
-            0
-        } else {
-            address >> host_bits << host_bits
-        };
         let tag = self.tag | (family as u64) << FAMILY_SHIFT | (length as u64) << LENGTH_SHIFT;
-        Self { tag, address, ..self }
+        Self { tag, address: address & network_mask(family, length), ..self }
+    }
+
+    /// Nothing but an address.
+    #[inline]
+    pub(super) const fn address(address: u128) -> Self {
+        Self { tag: 0, edge: 0, address }
+    }
+
+    /// The bits of a packet's parts that go into keys of a kind.
+    pub(super) const fn mask(group: Group, prefix: Option<(Family, u8)>, ported: bool) -> Self {
+        let mut mask = Self::address(match prefix {
+            None => 0,
+            Some((family, length)) => network_mask(family, length),
+        });
+        if group.in_session() {
+            mask = mask.session(u16::MAX);
+        }
+        if group.has_mac() {
+            mask = mask.mac([u8::MAX; 6]);
+        }
+        if group.in_outer() {
+            mask = mask.outer(u16::MAX);
+        }
+        if group.in_pair() {
+            mask = mask.inner(u16::MAX);
+        }
+        if ported {
+            mask.edge |= 0xffff << PORT_SHIFT;
+        }
+        mask
+    }
+
+    /// With those parts of `fields` that `mask` lets through.
+    #[inline]
+    #[must_use]
+    pub(super) const fn with(self, fields: Self, mask: Self) -> Self {
+        Self {
+            tag: self.tag | fields.tag & mask.tag,
+            edge: self.edge | fields.edge & mask.edge,
+            address: self.address | fields.address & mask.address,
+        }
     }
 
     /// Whether it is limited to a port.
@@ -192,14 +232,10 @@ impl Key {
 
     /// Family and length of a prefix key.
     pub(crate) const fn prefix_length(self) -> Option<(Family, u8)> {
-        if self.group().prefix_scope().is_none() {
+        if !self.group().is_prefix() {
             return None;
         }
-        let family = if self.tag >> FAMILY_SHIFT & 1 == 0 {
-            Family::V4
-        } else {
-            Family::V6
-        };
+        let family = if self.tag >> FAMILY_SHIFT & 1 == 0 { Family::V4 } else { Family::V6 };
         Some((family, (self.tag >> LENGTH_SHIFT & 0xff) as u8))
     }
 
@@ -217,18 +253,11 @@ impl Key {
             What::Vlan(vlan @ Vlan { inner: None, .. }) => Self::new(Group::Outer).within(Some(vlan)),
             What::Vlan(vlan) => Self::new(Group::Pair).within(Some(vlan)),
             What::Pppoe(Pppoe { session, mac: None }) => {
-                let group = Group::scoped(
-                    Group::Session,
-                    Group::SessionInOuter,
-                    Group::SessionInPair,
-                    key.vlan,
-                );
+                let group =
+                    Group::scoped(Group::Session, Group::SessionInOuter, Group::SessionInPair, key.vlan);
                 Self::new(group).session(session)
             }
-            What::Pppoe(Pppoe {
-                session,
-                mac: Some(mac),
-            }) => {
+            What::Pppoe(Pppoe { session, mac: Some(mac) }) => {
                 let group = Group::scoped(
                     Group::SessionMac,
                     Group::SessionMacInOuter,
@@ -246,10 +275,7 @@ impl Key {
         match vlan {
             None => self,
             Some(Vlan { outer, inner: None }) => self.outer(outer),
-            Some(Vlan {
-                outer,
-                inner: Some(inner),
-            }) => self.outer(outer).inner(inner),
+            Some(Vlan { outer, inner: Some(inner) }) => self.outer(outer).inner(inner),
         }
     }
 }
@@ -287,10 +313,7 @@ impl Seed {
 
     /// The hash of a key; never 0. Folded 64x64-bit products, as in wyhash.
     #[inline]
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "takes the halves of a 128-bit word"
-    )]
+    #[expect(clippy::cast_possible_truncation, reason = "takes the halves of a 128-bit word")]
     pub(crate) const fn hash(&self, key: &Key) -> u64 {
         let [low, high, tag, edge, both] = self.words;
         let address = fold(key.address as u64 ^ low, (key.address >> 64) as u64 ^ high);
@@ -302,10 +325,7 @@ impl Seed {
     }
 }
 
-#[expect(
-    clippy::cast_possible_truncation,
-    reason = "takes the halves of a 128-bit product"
-)]
+#[expect(clippy::cast_possible_truncation, reason = "takes the halves of a 128-bit product")]
 #[inline]
 const fn fold(x: u64, y: u64) -> u64 {
     let product = x as u128 * y as u128;

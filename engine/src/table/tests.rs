@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 use super::classify::{Class, Classifier};
 use super::key::{Family, Group, Key, Seed};
-use super::lengths::Lengths;
+use super::program::{Fields, Program};
 use super::*;
 use crate::change::Direction;
 use crate::packet::{PortId, QueueId};
@@ -161,8 +161,7 @@ fn buckets_hold_nearly_all_their_slots_by_moving_keys() {
 fn keys_that_collide_get_a_table_with_another_seed() {
     let mut writer = TableWriter::new(64, 1).unwrap();
     // twelve bits, in both halves, so that second buckets differ
-    writer.mask = 0x3f_0000_003f;
-    writer.rebuild(&std::iter::empty()).unwrap();
+    writer.shrink_hash(0x3f_0000_003f);
     let mut all: Vec<(Key, u32)> = Vec::new();
     let mut collisions = 0;
     for address in 0..100 {
@@ -182,8 +181,7 @@ fn keys_that_collide_get_a_table_with_another_seed() {
 #[test]
 fn when_every_seed_collides_the_old_table_stays() {
     let mut writer = TableWriter::new(64, 1).unwrap();
-    writer.mask = 1;
-    writer.rebuild(&std::iter::empty()).unwrap();
+    writer.shrink_hash(1);
     writer.insert(&v4(1, 32), 1).unwrap();
     let reader = writer.reader(&PEERS);
     let three = (1..=3).map(|address| (v4(address, 32), address));
@@ -206,18 +204,21 @@ fn a_burst_keeps_its_table_and_never_frees_it() {
 }
 
 #[test]
-fn an_address_covered_before_and_after_a_change_of_prefix_is_found_by_a_reader_that_looked_up_the_old_lengths()
- {
+fn a_reader_with_an_old_program_is_sent_back_when_its_prefix_has_made_way_for_another() {
     let mut writer = TableWriter::new(16, 1).unwrap();
     writer.insert(&v4(0x0a00_0000, 8), 2).unwrap();
-    let old = writer.table.in_use.lengths(0, Family::V4);
+    let old = writer.table.program.load_full();
     writer.insert(&v4(0x0a00_0001, 32), 2).unwrap();
     writer.turn();
     writer.remove(&v4(0x0a00_0000, 8));
-    let new = writer.table.in_use.lengths(0, Family::V4);
-    assert!(old[0].contains(8) && !old[0].contains(32));
-    assert!(!new[0].contains(8) && new[0].contains(32));
+    let new = writer.table.program.load_full();
+    let lengths = |program: &Program| program.steps(wire::Kind::Ipv4).len();
+    assert_eq!((lengths(&old), lengths(&new)), (1, 1), "the old program leads to no key any more");
+    assert_ne!(old, new);
     assert_eq!(writer.table.generation.load(Relaxed), 1, "what sends that reader back");
+    assert_eq!(writer.reap(), 1, "it holds the old program");
+    drop(old);
+    assert_eq!(writer.reap(), 0);
 }
 
 /// Tells readers to stop, also when the writer panics.
@@ -293,21 +294,27 @@ fn readers_beside_a_busy_writer_find_every_key_that_stays() {
 
 proptest! {
     #[test]
-    fn lengths_come_longest_first_and_each_once(lengths in prop::collection::btree_set(0_u8..=128, 0..20)) {
+    fn a_packet_is_looked_up_by_each_length_in_use_longest_first(
+        lengths in prop::collection::btree_set(0_u8..=128, 0..20),
+        address in any::<u128>(),
+    ) {
+        let prefix = |length| Key::new(Group::Prefix).prefix(Family::V6, length, address);
         let mut writer = TableWriter::new(64, 1).unwrap();
         for &length in &lengths {
-            writer.insert(&Key::new(Group::Prefix).prefix(Family::V6, length, 0), 0).unwrap();
+            writer.insert(&prefix(length), 0).unwrap();
         }
-        let [mut any, ported] = writer.table.in_use.lengths(0, Family::V6);
-        prop_assert_eq!(ported, Lengths::default());
-        prop_assert!(lengths.iter().all(|&length| any.contains(length)));
-        let popped: Vec<_> = std::iter::from_fn(|| any.pop_longest()).collect();
-        prop_assert_eq!(popped, lengths.iter().rev().copied().collect::<Vec<_>>());
+        let parsed = wire::Parsed { dst: address, kind: wire::Kind::Ipv6, ..wire::parse(&[], 0) };
+        let fields = Fields::of(&parsed, Direction::Down, PortId(1));
+        let program = writer.table.program.load_full();
+        let keys: Vec<_> = program.steps(parsed.kind).iter().filter_map(|step| step.key(&fields)).collect();
+        prop_assert_eq!(keys, lengths.iter().rev().map(|&length| prefix(length)).collect::<Vec<_>>());
+        prop_assert_eq!(program.steps(wire::Kind::Ipv4).len(), 0);
         for &length in &lengths {
-            writer.remove(&Key::new(Group::Prefix).prefix(Family::V6, length, 0));
+            writer.remove(&prefix(length));
         }
-        prop_assert_eq!(writer.table.in_use.lengths(0, Family::V6), [Lengths::default(); 2]);
-        prop_assert_eq!(writer.table.in_use.groups(), 0);
+        prop_assert_eq!(&*writer.table.program.load_full(), &Program::default());
+        drop(program);
+        prop_assert_eq!(writer.reap(), 0);
     }
 
     #[test]
