@@ -25,6 +25,9 @@ const APPLICATION: i32 = 0x534C_5543;
 const LAYOUT: i32 = 1;
 /// The log is cut back to this after a large commit.
 const WAL_BYTES: u32 = 64 * 1024 * 1024;
+/// Pages of the log at which a commit itself copies it into the database. [`Syncer`] does so long before; this
+/// only bounds the log where commits come without a pause, so that it would never find the end of it.
+const WAL_PAGES: u32 = WAL_BYTES / 4096;
 
 const TABLES: &str = "
     CREATE TABLE subscriber (id TEXT PRIMARY KEY, rev INTEGER NOT NULL, record TEXT NOT NULL) WITHOUT ROWID;
@@ -35,7 +38,9 @@ const TABLES: &str = "
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The file or its folder cannot be made or written.
-    #[error("store {path}: cannot be written: {reason}")]
+    #[error(
+        "store {path}: cannot be written: {reason}; let store.path name a folder that this user may write"
+    )]
     Unwritable {
         /// The file.
         path: PathBuf,
@@ -231,6 +236,7 @@ fn connect(path: &Path) -> rusqlite::Result<Connection> {
     connection.busy_timeout(Duration::from_secs(2))?;
     connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
     connection.pragma_update(None, "synchronous", "NORMAL")?;
+    connection.pragma_update_and_check(None, "wal_autocheckpoint", WAL_PAGES, |_| Ok(()))?;
     connection.pragma_update_and_check(None, "journal_size_limit", WAL_BYTES, |_| Ok(()))?;
     Ok(connection)
 }
