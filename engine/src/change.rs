@@ -46,7 +46,7 @@ pub enum QueueKind {
 /// What a queue id is to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueSpec {
-    /// Its rate.
+    /// Its rate; 0 for control and unknown traffic whose rate comes from the port it leaves by.
     pub rate: BitsPerSec,
     /// Index of its profile.
     pub profile: u16,

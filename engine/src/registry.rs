@@ -25,7 +25,7 @@ use std::sync::Arc;
 use aqm::BitsPerSec;
 use model::config::Role;
 use model::keys::Conflict;
-use model::subscriber::{DEFAULT_PROFILE, MAX_RATE_BPS};
+use model::subscriber::DEFAULT_PROFILE;
 
 use crate::change::{Change, Direction, QueueKind, QueueSpec};
 use crate::packet::{PortId, QueueId};
@@ -36,8 +36,8 @@ pub use plan::{Committed, Plan, RecordEdit};
 
 /// Keys the table has room for at first, at most; it grows.
 const FIRST_KEYS: usize = 1 << 16;
-/// Control traffic may take this part of a port: 1 %.
-const CONTROL_PART: u64 = 100;
+/// The rate of a queue id whose shard takes it from its port, and follows the port when its link changes.
+const FROM_PORT: u64 = 0;
 
 /// What a registry is built from.
 #[derive(Clone, Debug)]
@@ -66,7 +66,7 @@ pub struct RegistryPort {
     pub role: Role,
     /// Where its packets leave.
     pub peer: PortId,
-    /// Rate of its shaper; `None`: unknown.
+    /// Rate of its shaper, for whoever builds the port from this; the registry does not need it.
     pub rate: Option<BitsPerSec>,
 }
 
@@ -294,19 +294,7 @@ impl Registry {
         specs.map(|(id, spec)| self.routed(Change::Create { id, spec })).collect()
     }
 
-    /// Takes note of a port's rate, as when its link comes up; the changes that follow from it.
-    pub fn set_port_rate(&mut self, port: PortId, rate: Option<BitsPerSec>) -> Vec<Routed> {
-        match self.ports.get_mut(usize::from(port.0)) {
-            Some(known) if known.rate != rate => known.rate = rate,
-            _ => return Vec::new(),
-        }
-        let known = self.ports.get(usize::from(port.0)).into_iter();
-        let specs = known.flat_map(|known| self.reserved_specs(known, port));
-        specs.map(|(id, spec)| self.routed(Change::Update { id, spec })).collect()
-    }
-
     fn reserved_specs(&self, port: &RegistryPort, number: PortId) -> [(QueueId, QueueSpec); 2] {
-        let port_bps = port.rate.map_or(MAX_RATE_BPS, |rate| rate.0);
         let spec = |kind, bps| QueueSpec {
             rate: BitsPerSec(bps),
             profile: self.profiles.index(DEFAULT_PROFILE).unwrap_or(0),
@@ -318,10 +306,9 @@ impl Registry {
             kind,
         };
         let Reserved { unknown, control } = self.reserved(number);
-        let unknown_bps = self.unknown_bps.map_or(port_bps, |bps| bps.min(port_bps));
         [
-            (unknown, spec(QueueKind::Unknown, unknown_bps)),
-            (control, spec(QueueKind::Control, port_bps / CONTROL_PART)),
+            (unknown, spec(QueueKind::Unknown, self.unknown_bps.unwrap_or(FROM_PORT))),
+            (control, spec(QueueKind::Control, FROM_PORT)),
         ]
     }
 
