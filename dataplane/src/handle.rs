@@ -31,7 +31,7 @@ use crate::tx::{Held, Order, Reply};
 use crate::watch::Watch;
 
 /// Longest wait for an lcore to take or answer something.
-const PATIENCE: Duration = Duration::from_millis(500);
+const PATIENCE: Duration = Duration::from_secs(2);
 /// Loops after which a TX lcore has emptied what was in its rings: each takes a burst from each.
 const ROUNDS_TO_EMPTY: u64 = RING as u64 / BURST as u64 + 2;
 
@@ -172,7 +172,7 @@ impl Inner {
         if plan.is_empty() {
             return Ok(());
         }
-        if self.silent(self.now()).next().is_some() {
+        if !self.wait(|| self.silent(self.now()).next().is_none()) {
             return Err(ApplyError::Unavailable("an lcore does not answer"));
         }
         for routed in plan.before() {

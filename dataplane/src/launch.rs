@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 
 use dpdk::{Consumer, Eal, LcoreHandle, Producer, TxQueue};
 use engine::{
-    Classifier, OverloadEvent, PiBanks, PortId, PortShared, Profiles, Registry, RegistryOptions,
+    Classifier, DscpRules, OverloadEvent, PiBanks, PortId, PortShared, Profiles, Registry, RegistryOptions,
     RegistryPort, RingDrops, RxCounters, Shard, ShardCounters, ShardOptions,
 };
 use mem::Tsc;
@@ -26,7 +26,7 @@ use crate::lcore::{LcoreShared, Phase, PhaseCell};
 use crate::memory;
 use crate::open::{self, Opened};
 use crate::run::Job;
-use crate::rx::{RxPort, RxShared, RxWorker, rules};
+use crate::rx::{RxPort, RxShared, RxWorker};
 use crate::tx::{self, Held, Order, TxPort, TxWorker};
 use crate::watch::Watch;
 
@@ -75,9 +75,14 @@ fn report(lcore: LcoreHandle<()>) {
 
 /// Starts EAL, ports and lcores.
 pub fn launch(config: &Config) -> Result<Plane, LaunchError> {
-    let plan = memory::plan(config);
-    let eal = open::eal(config, plan.mb)?;
-    let opened = open::ports(&eal, config, plan.buffers)?;
+    let buffers = memory::buffers(config);
+    let eal = open::eal(config, buffers)?;
+    let opened = open::ports(&eal, config, buffers)?;
+    on(config, eal, opened)
+}
+
+/// Starts lcores on opened ports.
+pub(crate) fn on(config: &Config, eal: Eal, opened: Opened) -> Result<Plane, LaunchError> {
     let parts = Builder::new(config, CAPACITY, &eal, &opened)?.build(&eal, opened)?;
     start(eal, config, parts)
 }
@@ -249,7 +254,7 @@ impl<'a> Builder<'a> {
     /// One worker for each RX lcore, with the queues it polls.
     fn rx_workers(&self, producers: Vec<Vec<Producer>>, opened: &mut Opened) -> RxBuilt {
         let shared = Arc::new(RxShared {
-            rules: rules(&self.config.classify.rules),
+            rules: DscpRules::new(&self.config.classify.rules),
             unknown: self.config.classify.unknown,
             ring_drops: Arc::clone(&self.ring_drops),
         });

@@ -21,22 +21,23 @@ use crate::rx::PortCounters;
 /// What tells instances on one machine apart, unless `eal_args` says otherwise.
 const FILE_PREFIX: &str = "sluice";
 
-/// Starts the EAL; `mb` is what buffers and rings need.
-pub(crate) fn eal(config: &Config, mb: u32) -> Result<Eal, LaunchError> {
+/// Starts the EAL with memory for that many buffers.
+pub(crate) fn eal(config: &Config, buffers: u32) -> Result<Eal, LaunchError> {
     let lcore = |lcore: &model::config::Lcore| Lcore { id: lcore.id, cpu: lcore.cpu };
     let lcores: Vec<Lcore> = match &config.dataplane.lcores {
         Lcores::Compact(one) => vec![lcore(one)],
         // the first is EAL's main lcore
         Lcores::Split { control, rx, tx } => [control].into_iter().chain(rx).chain(tx).map(lcore).collect(),
     };
+    let (huge, plain) = (memory::mb(buffers, true), memory::mb(buffers, false));
     let memory = match config.dataplane.hugepages {
-        HugePages::Require => Memory::Huge { mb },
-        HugePages::Never => Memory::NoHuge { mb },
-        HugePages::Auto if dpdk::free_huge_mb() >= u64::from(mb) => Memory::Huge { mb },
+        HugePages::Require => Memory::Huge { mb: huge },
+        HugePages::Never => Memory::NoHuge { mb: plain },
+        HugePages::Auto if dpdk::free_huge_mb() >= u64::from(huge) => Memory::Huge { mb: huge },
         HugePages::Auto => {
             let free_mb = dpdk::free_huge_mb();
-            tracing::warn!(need_mb = mb, free_mb, "too few free huge pages: running without them, slower");
-            Memory::NoHuge { mb }
+            tracing::warn!(need_mb = huge, free_mb, "too few free huge pages: running without them, slower");
+            Memory::NoHuge { mb: plain }
         }
     };
     let mut options = EalOptions::new(FILE_PREFIX, lcores, memory);

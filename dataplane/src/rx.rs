@@ -6,11 +6,11 @@
 
 use std::sync::Arc;
 
-use aqm::{Ecn, Nanos, Rule, Stamp, classify};
+use aqm::{Nanos, Stamp, classify};
 use dpdk::{Burst, Mbuf, Producer, RxQueue};
 use engine::{
-    Class, Classifier, Counter, Direction, Meta, Packet as _, PortId, QueueId, Reserved, RingDrops,
-    RxCounters,
+    Class, Classifier, Counter, Direction, DscpRules, Meta, Packet as _, PortId, QueueId, Reserved,
+    RingDrops, RxCounters,
 };
 use model::config::Unknown;
 use wire::Parsed;
@@ -42,7 +42,7 @@ pub(crate) struct PortCounters {
 
 /// What all RX lcores share or hold a copy of.
 pub(crate) struct RxShared {
-    pub(crate) rules: [Rule; 64],
+    pub(crate) rules: DscpRules,
     pub(crate) unknown: Unknown,
     pub(crate) ring_drops: Arc<RingDrops>,
 }
@@ -106,6 +106,10 @@ impl RxWorker {
         probe.lap(Stage::Rx);
         if count == 0 {
             return false;
+        }
+        // the misses of a burst's headers overlap instead of following one another (145 ns a packet against 40)
+        for mbuf in self.incoming.as_slice() {
+            mem::prefetch(mbuf.data_address());
         }
         let mut bytes = 0;
         for (slot, mbuf) in self.parsed.iter_mut().zip(self.incoming.as_slice()) {
@@ -189,55 +193,15 @@ impl Sorter<'_> {
     }
 
     fn meta(&self, queue_id: QueueId, parsed: &Parsed) -> Meta {
-        let is_ip = parsed.ip_offset > 0;
-        let rule = self.shared.rules.get(usize::from(parsed.dscp())).copied().unwrap_or_default();
+        let (ecn, rule) = self.shared.rules.label(parsed);
         Meta {
             queue_id,
             arrival: self.arrival,
             l3_bytes: parsed.l3_bytes,
             ip_offset: parsed.ip_offset,
-            ecn: if is_ip { Ecn::from_bits(parsed.ecn_bits()) } else { Ecn::NotEct },
-            rule: if is_ip { rule } else { Rule::None },
+            ecn,
+            rule,
             egress: self.port.egress,
         }
-    }
-}
-
-/// The rule for each DSCP.
-pub(crate) fn rules(from: &model::config::Rules) -> [Rule; 64] {
-    let mut rules = [Rule::None; 64];
-    let lists = [
-        (&from.nqb_dscp, Rule::Nqb),
-        (&from.exclude_dscp, Rule::Exclude),
-        (&from.classic_dscp, Rule::ForceClassic),
-        (&from.l4s_dscp, Rule::ForceL4s),
-    ];
-    for (list, rule) in lists {
-        for &dscp in list {
-            if let Some(slot) = rules.get_mut(usize::from(dscp)) {
-                *slot = rule;
-            }
-        }
-    }
-    rules
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_dscp_has_the_rule_of_its_list() {
-        let lists = model::config::Rules {
-            nqb_dscp: vec![45],
-            exclude_dscp: vec![0, 63],
-            classic_dscp: vec![8],
-            l4s_dscp: vec![46],
-        };
-        let table = rules(&lists);
-        assert_eq!(table[45], Rule::Nqb);
-        assert_eq!((table[0], table[63]), (Rule::Exclude, Rule::Exclude));
-        assert_eq!((table[8], table[46]), (Rule::ForceClassic, Rule::ForceL4s));
-        assert_eq!(table.iter().filter(|&&rule| rule == Rule::None).count(), 59);
     }
 }

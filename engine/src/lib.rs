@@ -18,6 +18,7 @@ mod packet;
 mod port;
 mod profiles;
 mod registry;
+mod rules;
 mod shaper;
 mod shard;
 mod snapshot;
@@ -30,14 +31,16 @@ pub use counters::{
     AllTotals, Counter, DropReason, QueueCounters, QueueTotals, RingDrops, RxCounters, ShardCounters,
 };
 pub use histogram::{BINS, Histogram, SharedHistogram, Totals, upper_edges_us};
-pub use overload::{OverloadEvent, OverloadMonitor};
 pub use overhead::{PORT_FRAME_OVERHEAD, line_bytes};
+pub use overload::{OverloadEvent, OverloadMonitor};
 pub use packet::{Fifo, Meta, Packet, PortId, QueueId};
 pub use port::PortShared;
 pub use profiles::{ProfileError, Profiles};
 pub use registry::{
-    Committed, Plan, RecordEdit, Registry, RegistryError, RegistryOptions, RegistryPort, Reserved, Routed, Ticket,
+    Committed, Plan, RecordEdit, Registry, RegistryError, RegistryOptions, RegistryPort, Reserved, Routed,
+    Ticket,
 };
+pub use rules::DscpRules;
 pub use shard::{Shard, ShardOptions};
 pub use snapshot::{QueuePart, QueueSnapshot};
 pub use table::{Class, Classifier, TableError, UnknownKind};

@@ -23,10 +23,7 @@ pub(crate) struct Plane {
 
 impl Plane {
     pub(crate) fn new(handle: Handle) -> Self {
-        Self {
-            handle,
-            events: Arc::new(broadcast::channel(EVENTS).0),
-        }
+        Self { handle, events: Arc::new(broadcast::channel(EVENTS).0) }
     }
 
     /// Regular work of the control side: watches lcores and links, passes events on.
@@ -36,10 +33,7 @@ impl Plane {
         }
     }
 
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "events carry the wall clock's time; this file owns it"
-    )]
+    #[expect(clippy::disallowed_methods, reason = "events carry the wall clock's time; this file owns it")]
     fn publish(&self, kind: EventKind) {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let at_ms = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);

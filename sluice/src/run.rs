@@ -5,6 +5,7 @@
 //! signals. Both keep off the CPUs of packet lcores where there is another. Death of the supervisor or of HTTP stops
 //! no packet, and signals still end the process.
 
+use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, channel};
@@ -49,6 +50,8 @@ pub(crate) fn run(args: RunArgs) -> Result<ExitCode> {
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
+        // a journal or a file is no terminal: colours would be rubbish there
+        .with_ansi(std::io::stderr().is_terminal())
         .init();
 
     keep_off_packet_cpus(&config);
@@ -63,9 +66,7 @@ pub(crate) fn run(args: RunArgs) -> Result<ExitCode> {
     let plane = dataplane::launch(&config)?;
     // a second value can only mean that this ran twice
     let handle = running.get_or_init(|| plane.handle());
-    to_supervisor
-        .send(handle.clone())
-        .context("the supervisor ended before it began")?;
+    to_supervisor.send(handle.clone()).context("the supervisor ended before it began")?;
     plane.wait();
     match supervisor.join() {
         Ok(outcome) => outcome.map(|()| ExitCode::SUCCESS),
@@ -80,9 +81,7 @@ fn keep_off_packet_cpus(config: &Config) {
         Lcores::Split { rx, tx, .. } => rx.iter().chain(tx).map(|lcore| lcore.cpu).collect(),
     };
     let cpus = core_affinity::get_core_ids().unwrap_or_default();
-    let free = cpus
-        .into_iter()
-        .find(|cpu| u32::try_from(cpu.id).is_ok_and(|cpu| !busy.contains(&cpu)));
+    let free = cpus.into_iter().find(|cpu| u32::try_from(cpu.id).is_ok_and(|cpu| !busy.contains(&cpu)));
     if let Some(cpu) = free {
         core_affinity::set_for_current(cpu);
     }
@@ -101,10 +100,7 @@ fn end_on_signals() -> Result<Arc<OnceLock<Handle>>> {
             }
         }
     };
-    Builder::new()
-        .name("signals".into())
-        .spawn(wait)
-        .context("the signal thread cannot be started")?;
+    Builder::new().name("signals".into()).spawn(wait).context("the signal thread cannot be started")?;
     Ok(running)
 }
 

@@ -37,12 +37,7 @@ pub(crate) struct SubsArgs {
 #[derive(clap::Args)]
 struct Connection {
     /// Address of the shaper's HTTP interface
-    #[arg(
-        long,
-        global = true,
-        value_name = "URL",
-        default_value = "http://127.0.0.1:8480"
-    )]
+    #[arg(long, global = true, value_name = "URL", default_value = "http://127.0.0.1:8480")]
     api: String,
     /// File with the bearer token
     #[arg(long, global = true, value_name = "F")]
@@ -121,9 +116,7 @@ fn path_of(id: &str) -> String {
 /// A merge patch of the rates that are given.
 fn rates(down_bps: Option<u64>, up_bps: Option<u64>) -> Value {
     let given = [("down_bps", down_bps), ("up_bps", up_bps)];
-    let members = given
-        .into_iter()
-        .filter_map(|(name, rate)| Some((name.to_owned(), rate?.into())));
+    let members = given.into_iter().filter_map(|(name, rate)| Some((name.to_owned(), rate?.into())));
     Value::Object(members.collect::<Map<_, _>>())
 }
 
@@ -133,17 +126,9 @@ fn list(client: &Client, json: bool, out: &mut dyn Write) -> anyhow::Result<()> 
     let mut after = String::new();
     loop {
         let page = client.get(&format!("/v1/subscribers?limit={PAGE}{after}"))?;
-        let items = page
-            .get("items")
-            .and_then(Value::as_array)
-            .map(Vec::as_slice)
-            .unwrap_or_default();
+        let items = page.get("items").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
         list.page(items)?;
-        match page
-            .get("next")
-            .and_then(Value::as_str)
-            .filter(|next| !next.is_empty())
-        {
+        match page.get("next").and_then(Value::as_str).filter(|next| !next.is_empty()) {
             Some(next) => after = format!("&after={}", encode(next)),
             None => return list.finish(),
         }

@@ -20,8 +20,8 @@ const FILE_PREFIX: &str = "sluice-bench";
 /// Lcores of generator and path.
 pub(super) const GENERATOR: u32 = 0;
 pub(super) const PATH: u32 = 1;
-/// Packets that fit the ring the generator fills; a NIC's has about as many.
-const FEED: u32 = 4_095;
+/// Packets that fit the ring the generator fills: as many as a NIC's.
+const FEED: u32 = 1_023;
 /// Buffers beyond those held: rings, descriptors planned for, caches.
 const SPARE: u32 = 40_960;
 /// Rate of both ports: the shapers run and do not limit.
@@ -51,11 +51,8 @@ pub(super) fn build(options: &Options, held: u32) -> Result<Rig, LaunchError> {
     let buffers = held + held / 4 + SPARE;
     let config = config(options, buffers);
     let huge = options.hugepages && dpdk::free_huge_mb() >= u64::from(mb(buffers, true));
-    let memory = if huge {
-        Memory::Huge { mb: mb(buffers, true) }
-    } else {
-        Memory::NoHuge { mb: mb(buffers, false) }
-    };
+    let memory =
+        if huge { Memory::Huge { mb: mb(buffers, true) } } else { Memory::NoHuge { mb: mb(buffers, false) } };
     let lcores = vec![Lcore { id: GENERATOR, cpu: options.cpus.0 }, Lcore { id: PATH, cpu: options.cpus.1 }];
     let eal = Eal::init(&EalOptions::new(FILE_PREFIX, lcores, memory))?;
     let (feed, rx) = dpdk::ring(&eal, "bench-feed", FEED, None)?;
@@ -110,7 +107,7 @@ fn hold(config: &mut Config, held_us: u64) {
         return;
     };
     let usual = DualPi2::default();
-    let target_us = usual.target_us.max(4 * held_us);
+    let target_us = usual.target_us + 10 * held_us;
     profile.aqm = Aqm::DualPi2(DualPi2 { target_us, ..usual });
     profile.limit_us = profile.limit_us.max(20 * held_us);
     profile.overhead = Overhead { bytes: HELD_OVERHEAD, mpu: 0, cells: Cells::None };

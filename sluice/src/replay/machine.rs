@@ -10,13 +10,13 @@ use std::io;
 use std::sync::Arc;
 
 use anyhow::{Context, bail, ensure};
-use aqm::{BitsPerSec, Ecn, Nanos, Rule, Stamp};
+use aqm::{BitsPerSec, Nanos, Stamp};
 use engine::{
-    Class, Classifier, Direction, Meta, PiBanks, PortId, PortShared, Profiles, QueueId, Registry,
+    Class, Classifier, Direction, DscpRules, Meta, PiBanks, PortId, PortShared, Profiles, QueueId, Registry,
     RegistryOptions, RegistryPort, Reserved, RingDrops, Shard, ShardCounters, ShardOptions,
 };
 use model::Config;
-use model::config::{Role, Rules, Unknown};
+use model::config::{Role, Unknown};
 use model::stats::DirectionStats;
 use serde_json::{Map, Value, json};
 use wire::{Kind, Parsed};
@@ -46,7 +46,7 @@ pub(super) struct Machine {
     banks: Arc<PiBanks>,
     registry: Registry,
     classifier: Classifier,
-    rules: [Rule; 64],
+    rules: DscpRules,
     unknown: Unknown,
     direction: Direction,
     ingress: PortId,
@@ -100,24 +100,6 @@ fn ingress(ports: &[RegistryPort], direction: Direction, name: Option<&str>) -> 
     }
 }
 
-/// The rule for each DSCP.
-fn rules(lists: &Rules) -> [Rule; 64] {
-    let mut rules = [Rule::None; 64];
-    for (list, rule) in [
-        (&lists.nqb_dscp, Rule::Nqb),
-        (&lists.exclude_dscp, Rule::Exclude),
-        (&lists.classic_dscp, Rule::ForceClassic),
-        (&lists.l4s_dscp, Rule::ForceL4s),
-    ] {
-        for &dscp in list {
-            if let Some(slot) = rules.get_mut(usize::from(dscp)) {
-                *slot = rule;
-            }
-        }
-    }
-    rules
-}
-
 impl Machine {
     /// Builds it and lets all subscribers in.
     pub(super) fn new(config: &Config, direction: Direction, port: Option<&str>) -> anyhow::Result<Self> {
@@ -154,7 +136,7 @@ impl Machine {
             shard,
             banks,
             classifier,
-            rules: rules(&config.classify.rules),
+            rules: DscpRules::new(&config.classify.rules),
             unknown: config.classify.unknown,
             direction,
             ingress,
@@ -214,14 +196,14 @@ impl Machine {
     }
 
     fn meta(&self, queue_id: QueueId, parsed: &Parsed) -> Meta {
-        let rule = self.rules.get(usize::from(parsed.dscp())).copied().unwrap_or_default();
+        let (ecn, rule) = self.rules.label(parsed);
         Meta {
             queue_id,
             arrival: Stamp::at(self.now),
             l3_bytes: parsed.l3_bytes,
             ip_offset: parsed.ip_offset,
-            ecn: if parsed.is_ip() { Ecn::from_bits(parsed.ecn_bits()) } else { Ecn::NotEct },
-            rule: if parsed.is_ip() { rule } else { Rule::None },
+            ecn,
+            rule,
             egress: self.egress,
         }
     }
