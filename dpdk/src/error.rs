@@ -173,6 +173,11 @@ pub enum PortError {
     /// EAL has no port of that name.
     #[error("port \"{device}\" does not exist: {reason}")]
     NotFound { device: String, reason: String },
+    /// The driver's group number is taken.
+    #[error(
+        "port \"{device}\" cannot be opened: another process in this network namespace uses the packet fanout group that the af_packet driver derives from the process number; start again, which takes another number"
+    )]
+    FanoutTaken { device: String },
     /// Fewer queues than asked for.
     #[error(
         "port \"{device}\" ({driver}) has at most {has} {way} queue(s), {wants} are needed: use fewer {way} lcores{}",

@@ -74,10 +74,7 @@ impl Port {
     pub fn open(eal: &Eal, device: &str) -> Result<Self, PortError> {
         let name = name_of(device);
         let id = find(name).or_else(|| find(&pci_address(name)));
-        let id = id.ok_or_else(|| PortError::NotFound {
-            device: name.to_owned(),
-            reason: not_found(name, &log_tail()),
-        })?;
+        let id = id.ok_or_else(|| not_found(name, &log_tail()))?;
         let mut port = Self::with_id(eal, name, id, (Vec::new(), Vec::new()))?;
         if port.driver == "net_af_packet" {
             port.interface = crate::eal::argument(device, "iface").and_then(Interface::open);
@@ -223,7 +220,8 @@ fn find(name: &str) -> Option<u16> {
 }
 
 /// Why EAL has no such port: what its driver said in the log before it gave up, if anything.
-fn not_found(name: &str, log: &[String]) -> String {
+fn not_found(name: &str, log: &[String]) -> PortError {
+    let device = name.to_owned();
     let gave_up = format!("failed to initialize {name} device");
     let of_driver = |line: &&String| !line.starts_with("EAL:") && !line.contains("vdev_probe()");
     let mut said: Vec<&str> = match log.iter().position(|line| line.contains(&gave_up)) {
@@ -238,11 +236,15 @@ fn not_found(name: &str, log: &[String]) -> String {
         None => log.iter().rev().find(|line| line.contains(name)).map(String::as_str).into_iter().collect(),
     };
     said.reverse();
-    if said.is_empty() {
-        return "it was not among the devices given at start, or no DPDK driver took it; check `device`"
-            .to_owned();
+    if said.iter().any(|line| line.contains("PACKET_FANOUT")) {
+        return PortError::FanoutTaken { device };
     }
-    format!("its driver said \"{}\"; check `device`", said.join("; "))
+    let reason = if said.is_empty() {
+        "it was not among the devices given at start, or no DPDK driver took it".to_owned()
+    } else {
+        format!("its driver said \"{}\"", said.join("; "))
+    };
+    PortError::NotFound { device, reason: format!("{reason}; check `device`") }
 }
 
 /// A log line without the "function(): " that drivers begin with.
@@ -256,4 +258,49 @@ fn reason(error: i32) -> String {
 
 fn count(len: usize) -> c_uint {
     c_uint::try_from(len).unwrap_or(c_uint::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(log: &[&str]) -> String {
+        let log: Vec<String> = log.iter().map(|line| (*line).to_owned()).collect();
+        not_found("net_tap1", &log).to_string()
+    }
+
+    #[test]
+    fn what_a_driver_said_before_it_gave_up_is_quoted() {
+        let log = [
+            "EAL: Selected IOVA mode 'VA'",
+            "set_interface_name(): TAP invalid remote interface name (x)",
+            "rte_pmd_tap_probe(): Failed to create pmd for net_tap1 as dtap%d",
+            "vdev_probe(): failed to initialize net_tap1 device",
+            "EAL: Bus (vdev) probe failed.",
+        ];
+        assert_eq!(
+            said(&log),
+            "port \"net_tap1\" does not exist: its driver said \"TAP invalid remote interface name (x); Failed to create \
+             pmd for net_tap1 as dtap%d\"; check `device`"
+        );
+    }
+
+    #[test]
+    fn what_was_said_of_other_devices_is_not_quoted() {
+        let log = [
+            "open_rx(): no such file",
+            "vdev_probe(): failed to initialize net_tap11 device",
+            "vdev_probe(): failed to initialize net_tap1 device",
+        ];
+        assert!(said(&log).contains("or no DPDK driver took it"), "{}", said(&log));
+    }
+
+    #[test]
+    fn an_unlucky_process_number_is_told_apart() {
+        let log = [
+            "rte_pmd_init_internals(): net_tap1: could not set PACKET_FANOUT on AF_PACKET socket for m1:Invalid argument",
+            "vdev_probe(): failed to initialize net_tap1 device",
+        ];
+        assert!(said(&log).contains("start again, which takes another number"), "{}", said(&log));
+    }
 }

@@ -104,8 +104,9 @@ impl Host {
         }
     }
 
-    pub(crate) fn is_root(&self) -> bool {
-        self.status("Uid:").and_then(|l| l.split_whitespace().nth(1)?.parse().ok()) == Some(0_u32)
+    /// The effective user.
+    pub(crate) fn uid(&self) -> Option<u32> {
+        self.status("Uid:").and_then(|l| l.split_whitespace().nth(1)?.parse().ok())
     }
 
     pub(crate) fn has_capability(&self, capability: u32) -> bool {

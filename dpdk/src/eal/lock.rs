@@ -18,12 +18,16 @@ pub(crate) struct Lock {
     _file: File,
 }
 
-/// The folder for locks: `/run/sluice` for root, the user's runtime folder for others.
+/// The folder for locks: `/run/sluice` for root, for others below the user's runtime folder, or one of the user's
+/// own among temporary files.
 pub(crate) fn folder(host: &Host) -> PathBuf {
-    if host.is_root() {
+    let uid = host.uid();
+    if uid == Some(0) {
         return PathBuf::from("/run/sluice");
     }
-    std::env::var_os("XDG_RUNTIME_DIR").map_or_else(std::env::temp_dir, PathBuf::from).join("sluice")
+    let own = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|folder| folder.is_dir());
+    let shared = || std::env::temp_dir().join(format!("sluice-{}", uid.unwrap_or_default()));
+    own.map_or_else(shared, |own| own.join("sluice"))
 }
 
 impl Lock {

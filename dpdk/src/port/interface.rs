@@ -1,25 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The kernel's view of the network interface below an af_packet port.
 //!
-//! The driver reports its link as up whatever happens, so the flags come from the kernel. Nor does DPDK 22.11's count
-//! the frames for which there was no room in its receive ring, which is how frames are lost on such a port: the kernel
-//! counts them on the driver's own sockets (`PACKET_STATISTICS`), which are found among this process's descriptors.
+//! The driver reports its link as up whatever happens, so the flags come from the kernel. Nor does it count the
+//! frames for which there was no room in its receive ring (neither 22.11's nor 24.11's), which is how frames are lost on
+//! such a port: the kernel counts them on the driver's own sockets (`PACKET_STATISTICS`), which are found among this
+//! process's descriptors. Reading clears them, so a driver that began to read them would take its share.
 //! The socket of ours fixes the network namespace: that of the process when the port was opened.
 
 use core::mem::zeroed;
 use std::net::UdpSocket;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::{AtomicU64, Ordering};
-
-use dpdk_sys as sys;
-
-/// The first version whose driver reads `PACKET_STATISTICS` itself; it clears what it reads, so only one of us may.
-const DRIVER_COUNTS_SINCE: u32 = version(99, 0);
-
-/// `RTE_VERSION` of a release.
-const fn version(year: u32, month: u32) -> u32 {
-    (year << 24) | (month << 16)
-}
 
 /// An interface by name.
 #[derive(Debug)]
@@ -40,9 +31,7 @@ impl Interface {
         let socket = UdpSocket::bind("127.0.0.1:0").or_else(|_| UdpSocket::bind("0.0.0.0:0")).ok()?;
         let mut interface =
             Self { name: name.to_owned(), socket, rings: Vec::new(), missed: AtomicU64::new(0) };
-        if sys::K_VERSION < DRIVER_COUNTS_SINCE {
-            interface.rings = interface.index().map(packet_sockets).unwrap_or_default();
-        }
+        interface.rings = interface.index().map(packet_sockets).unwrap_or_default();
         Some(interface)
     }
 

@@ -11,14 +11,19 @@ mod line;
 mod tags;
 
 use std::io::Write as _;
+use std::process::{ExitCode, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Result, bail};
 use clap::Parser;
-use dpdk::{Eal, EalOptions, Lcore, Memory, Mempool, PoolOptions, Port, PortOptions, PortStats, Queues};
+use dpdk::{
+    Eal, EalOptions, Lcore, Memory, Mempool, PoolOptions, Port, PortError, PortOptions, PortStats, Queues,
+};
 use mem::Tsc;
 use serde_json::{Value, json};
+use tokio::process::Command;
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::line::{Line, forward};
 use crate::tags::Tagged;
@@ -26,6 +31,9 @@ use crate::tags::Tagged;
 /// Ring of an af_packet port unless its arguments say otherwise: the driver's own of 512 frames overflows when the CPU
 /// is taken away for a few milliseconds.
 const AF_PACKET_RING: &str = "framecnt=4096,framesz=2048,blocksz=65536";
+
+/// How a child ends whose process number is unlucky.
+const UNLUCKY: u8 = 75;
 
 /// Forwards every frame between two ports after a fixed time.
 #[derive(Parser, Debug)]
@@ -48,6 +56,9 @@ struct Options {
     /// Frames it can hold in each direction.
     #[arg(long, default_value_t = 8192)]
     hold: u32,
+    /// Forward in this process, which then ends when its input does: what the parent passes to its child.
+    #[arg(long, hide = true)]
+    child: bool,
     /// Tags of a host, pushed on what it sends or gets where that leaves port B, popped where it comes in at port B:
     /// ADDRESS=TPID:VID[,TPID:VID]..., outermost first. May be given more than once.
     #[arg(long)]
@@ -97,18 +108,31 @@ fn start(options: &Options) -> Result<(Eal, Mempool)> {
     Ok((eal, pool))
 }
 
-/// Waits for SIGTERM or SIGINT.
-fn wait_for_the_end() -> Result<()> {
-    use tokio::signal::unix::{SignalKind, signal};
+/// Runs the line in a child, and again in another while the number of the child is unlucky: from it the af_packet
+/// driver derives the number of a group that is the namespace's only once. SIGTERM and SIGINT end the child's input,
+/// as does the end of this process however it comes.
+fn supervise() -> Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-        say("forwarding")?;
-        tokio::select! {
-            _ = term.recv() => {}
-            _ = int.recv() => {}
+        loop {
+            let mut command = Command::new(std::env::current_exe()?);
+            // A group of its own: Ctrl-C at a terminal must not reach it twice.
+            command.args(std::env::args_os().skip(1)).arg("--child").stdin(Stdio::piped()).process_group(0);
+            let mut child = command.spawn()?;
+            let mut input = child.stdin.take();
+            let status = loop {
+                tokio::select! {
+                    status = child.wait() => break status?,
+                    _ = term.recv() => drop(input.take()),
+                    _ = int.recv() => drop(input.take()),
+                }
+            };
+            match status.code().and_then(|code| u8::try_from(code).ok()) {
+                Some(UNLUCKY) => {}
+                code => return Ok(code.map_or(ExitCode::FAILURE, ExitCode::from)),
+            }
         }
-        Ok(())
     })
 }
 
@@ -118,8 +142,20 @@ fn say(text: &str) -> Result<()> {
     Ok(out.flush()?)
 }
 
-fn main() -> Result<()> {
+fn main() -> ExitCode {
     let options = Options::parse();
+    let done = if options.child { run(options).map(|()| ExitCode::SUCCESS) } else { supervise() };
+    done.unwrap_or_else(|error| {
+        if matches!(error.downcast_ref(), Some(PortError::FanoutTaken { .. })) {
+            return ExitCode::from(UNLUCKY);
+        }
+        let _ = writeln!(std::io::stderr(), "delay-line: {error:#}");
+        ExitCode::FAILURE
+    })
+}
+
+/// Forwards until its input ends.
+fn run(options: Options) -> Result<()> {
     let (eal, pool) = start(&options)?;
     let (port_a, mut a) = port(&eal, &options.a, &pool)?;
     let (port_b, mut b) = port(&eal, &options.b, &pool)?;
@@ -136,7 +172,8 @@ fn main() -> Result<()> {
         let stop = Arc::clone(&stop);
         move || forward(lines, &options.tag, clock, &stop)
     })?;
-    let waited = wait_for_the_end();
+    say("forwarding")?;
+    let waited = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
     stop.store(true, Ordering::Relaxed);
     let [a_to_b, b_to_a] = handle.join()?;
     let report = json!({
@@ -144,7 +181,8 @@ fn main() -> Result<()> {
         "ports": { "a": stats(port_a.stats()), "b": stats(port_b.stats()) },
     });
     say(&report.to_string())?;
-    waited
+    waited?;
+    Ok(())
 }
 
 #[cfg(test)]
