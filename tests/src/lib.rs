@@ -4,12 +4,15 @@
 //! Everything made here is unmade on drop, in the reverse order of making; processes are ended by their id.
 #![forbid(unsafe_code)]
 
+pub mod direct;
+pub mod frames;
 pub mod machine;
 pub mod rig;
 pub mod scene;
 pub mod shaper;
 pub mod topology;
 pub mod traffic;
+pub mod verdict;
 
 use std::io::Write as _;
 
