@@ -60,7 +60,7 @@ pub enum StartError {
     #[error("api: tls_cert and tls_key come together; {0} is missing")]
     HalfTls(&'static str),
     /// The address.
-    #[error("api.listen = {listen}: {reason}")]
+    #[error("api.listen = {listen}: {reason}; choose an address of this machine and a port that is free")]
     Listen {
         /// The address.
         listen: SocketAddr,
@@ -68,7 +68,7 @@ pub enum StartError {
         reason: String,
     },
     /// The token file.
-    #[error("api.token_file = {path}: {reason}")]
+    #[error("api.token_file = {path}: {reason}; it must name a file with the token that this user may read")]
     Token {
         /// The file.
         path: PathBuf,
