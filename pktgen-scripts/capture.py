@@ -4,6 +4,7 @@
 Every frame of a capture differs from every other, so a frame that comes back is known: it must be the one that was
 sent, or that one with CE set and a right checksum where it was ECT(0) or ECT(1)."""
 
+import math
 import struct
 
 DST_MAC, SRC_MAC = bytes.fromhex("020000000001"), bytes.fromhex("0200000000fe")
@@ -58,14 +59,20 @@ def frame(encapsulation, host, codepoint, size, ident):
     return DST_MAC + SRC_MAC + link + packet
 
 
+# Frames of a capture: net_pcap with infinite_rx keeps each in a buffer.
+MOST = 8192
+
+
 def frames(mix, hosts, sizes, encapsulations):
-    """Every host meets every codepoint, size and encapsulation of the mix, hosts first."""
+    """All that varies advances in step, as Pktgen's ranges do; the periods must have no common factor."""
+    ranges = [hosts, MIXES[mix], sizes, encapsulations]
+    count = min(math.prod(len(values) for values in ranges), MOST)
+    if math.lcm(*(len(values) for values in ranges)) < count:
+        raise ValueError("ranges with a common factor never meet")
     made = []
-    for encapsulation in encapsulations:
-        for size in sizes:
-            for codepoint in MIXES[mix]:
-                for host in hosts:
-                    made.append(frame(encapsulation, host, codepoint, size, len(made)))
+    for ident in range(count):
+        host, codepoint_, size, encapsulation = (values[ident % len(values)] for values in ranges)
+        made.append(frame(encapsulation, host, codepoint_, size, ident))
     return made
 
 

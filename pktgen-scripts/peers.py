@@ -116,12 +116,14 @@ class Testpmd(Process):
 
     def __init__(self, name, folder, cpu, vdevs, testpmd="dpdk-testpmd"):
         # testpmd buffers its output when that is no terminal
-        words = ["stdbuf", "-oL", testpmd, *MEMORY, f"--file-prefix=sluice-{name}-{os.getpid()}", f"--lcores=0@{cpu},1@{cpu}",
+        words = ["stdbuf", "-oL", testpmd, *MEMORY, f"--file-prefix=sluice-{name}-{os.getpid()}",
+                 f"--lcores=0@{cpu},1@{cpu}",
                  *(f"--vdev={vdev}" for vdev in vdevs), "--", "-i", "--no-mlockall", "--no-flush-rx",
                  "--total-num-mbufs=32768", "--rxd=1024", "--txd=1024", "--forward-mode=io"]
         super().__init__(name, words, folder)
         self.answered = 0
-        self.settle(60)
+        if "Start ports failed" in self.settle(60):
+            raise Broken(f"{name} could not start its ports:\n{self.said()[-2000:]}")
 
     def settle(self, seconds=15):
         """Waits for the prompt; gives what was said since the one before."""
@@ -143,7 +145,8 @@ class Testpmd(Process):
     def ports(self):
         """Counters of all ports: rx, missed, tx."""
         text = self.command("show port stats all")
-        pattern = r"for port (\d+) .*?RX-packets: (\d+) +RX-missed: (\d+).*?RX-errors: (\d+).*?RX-nombuf: +(\d+).*?TX-packets: (\d+)"
+        pattern = (r"for port (\d+) .*?RX-packets: (\d+) +RX-missed: (\d+).*?RX-errors: (\d+)"
+                   r".*?RX-nombuf: +(\d+).*?TX-packets: (\d+)")
         found = re.findall(pattern, text, re.S)
         return {int(port): {"rx": int(rx), "missed": int(missed) + int(errors) + int(nombuf), "tx": int(tx)}
                 for port, rx, missed, errors, nombuf, tx in found}
@@ -177,9 +180,15 @@ class SluiceUnderTest(Process):
             return answer.read().decode()
 
     def ready(self):
+        """Ready, and asked only once it listens: a packet socket takes from every interface, loopback too, until it is
+        bound, so a connection that is refused while the ports open is seen as traffic."""
         self.check()
+        with open("/proc/net/tcp", encoding="ascii") as file:
+            if not re.search(rf":{self.PORT:04X} 00000000:0000 0A ", file.read()):
+                return False
         try:
-            return bool(self.get("/readyz")) or True
+            self.get("/readyz")
+            return True
         except OSError:
             return False
 
