@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 const FUNCTIONS: &[&str] = &[
     "rte_eal_init",
     "rte_eal_cleanup",
+    "rte_eal_get_runtime_dir",
     "rte_eal_remote_launch",
     "rte_eal_get_lcore_state",
     "rte_version",
@@ -48,6 +49,9 @@ const FUNCTIONS: &[&str] = &[
     "rte_eth_call_rx_callbacks",
     "rte_eth_call_tx_callbacks",
     "rte_eth_from_rings",
+    // What dpdk-pdump does to a port; for tests.
+    "rte_eth_add_rx_callback",
+    "rte_eth_add_tx_callback",
     "shim_.*",
 ];
 
@@ -63,23 +67,11 @@ const TYPES: &[&str] = &[
 ];
 
 /// Structures reached only through pointers: their fields are nobody's business here.
-const OPAQUE: &[&str] = &[
-    "rte_mempool",
-    "rte_ring",
-    "rte_device",
-    "rte_eth_rxseg_split",
-    "rte_eth_rxtx_callback",
-];
+const OPAQUE: &[&str] =
+    &["rte_mempool", "rte_ring", "rte_device", "rte_eth_rxseg_split", "rte_eth_rxtx_callback"];
 
 /// Libraries that hold the functions above. `rte_log` became a library of its own after 22.11.
-const LIBRARIES: &[&str] = &[
-    "rte_eal",
-    "rte_log",
-    "rte_mempool",
-    "rte_mbuf",
-    "rte_ring",
-    "rte_ethdev",
-];
+const LIBRARIES: &[&str] = &["rte_eal", "rte_log", "rte_mempool", "rte_mbuf", "rte_ring", "rte_ethdev"];
 
 /// Driver libraries with a function of their own that is bound; pkg-config does not name drivers.
 const DRIVERS: &[&str] = &["rte_net_ring", "rte_bus_vdev"];
@@ -107,10 +99,7 @@ fn link(dpdk: &pkg_config::Library) {
     for path in &dpdk.link_paths {
         println!("cargo:rustc-link-search=native={}", path.display());
     }
-    for library in LIBRARIES
-        .iter()
-        .filter(|l| dpdk.libs.iter().any(|found| found == *l))
-    {
+    for library in LIBRARIES.iter().filter(|l| dpdk.libs.iter().any(|found| found == *l)) {
         println!("cargo:rustc-link-lib=dylib={library}");
     }
     for library in DRIVERS {
@@ -166,12 +155,9 @@ fn bind(includes: &[PathBuf]) {
         ));
     }
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR")).join("bindings.rs");
-    let bindings = builder
-        .generate()
-        .expect("bindgen reads DPDK's headers (Debian: apt install libclang-dev clang)");
-    bindings
-        .write_to_file(out)
-        .expect("the build folder can be written");
+    let bindings =
+        builder.generate().expect("bindgen reads DPDK's headers (Debian: apt install libclang-dev clang)");
+    bindings.write_to_file(out).expect("the build folder can be written");
 }
 
 /// With several LLVMs installed bindgen may load one libclang and another's headers. Debian 12's `clang` is 14,

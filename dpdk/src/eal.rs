@@ -186,6 +186,7 @@ fn start(options: &EalOptions) -> Result<(), EalError> {
     if result >= 0 {
         return Ok(());
     }
+    let _ = std::fs::remove_dir(runtime_folder());
     Err(check::explain(options, Eal::errno(), &log_tail(), &printed))
 }
 
@@ -206,8 +207,19 @@ fn clean_up(keep_memory: &AtomicBool) {
     if keep_memory.load(Ordering::Relaxed) {
         return;
     }
+    let folder = runtime_folder();
     // SAFETY: everything made with EAL holds `Shared` and is gone; runs in the thread that started EAL.
     let _ = unsafe { sys::rte_eal_cleanup() };
+    // EAL leaves the folder of its prefix behind; one that holds something stays.
+    let _ = std::fs::remove_dir(folder);
+}
+
+/// EAL's folder for its prefix; empty if it has not chosen one.
+fn runtime_folder() -> String {
+    // SAFETY: gives a static buffer.
+    let folder = unsafe { sys::rte_eal_get_runtime_dir() };
+    // SAFETY: a string in that buffer, which ends in 0.
+    unsafe { CStr::from_ptr(folder) }.to_string_lossy().into_owned()
 }
 
 /// How long a caller sleeps between looks at an lcore that is about to end.

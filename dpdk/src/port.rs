@@ -15,7 +15,7 @@ mod watch;
 use core::ffi::c_uint;
 use core::mem::MaybeUninit;
 use std::ffi::CString;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use dpdk_sys as sys;
 
@@ -57,6 +57,8 @@ pub struct Port {
     tx_queues: u16,
     /// One clone for each queue handle that is out.
     lease: Arc<Lease>,
+    /// One at a time asks the driver about the port: DPDK promises no more of its control functions.
+    asking: Mutex<()>,
     /// The network interface below an af_packet port, whose driver does not know the link's state.
     interface: Option<Interface>,
     // What must outlive the driver's port, which `drop` closes first.
@@ -127,6 +129,7 @@ impl Port {
             rx_queues: 0,
             tx_queues: 0,
             lease: Arc::new(Lease),
+            asking: Mutex::new(()),
             interface: None,
             pools: Vec::new(),
             rings,
@@ -223,7 +226,10 @@ fn find(name: &str) -> Option<u16> {
 fn not_found(name: &str, log: &[String]) -> PortError {
     let device = name.to_owned();
     let gave_up = format!("failed to initialize {name} device");
-    let of_driver = |line: &&String| !line.starts_with("EAL:") && !line.contains("vdev_probe()");
+    let of_driver = |line: &&String| {
+        // Drivers also say that they cannot serve other processes, which nobody asked for.
+        !line.starts_with("EAL:") && !line.contains("vdev_probe()") && !line.contains("mp action")
+    };
     let mut said: Vec<&str> = match log.iter().position(|line| line.contains(&gave_up)) {
         Some(end) => log
             .iter()

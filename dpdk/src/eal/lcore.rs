@@ -174,7 +174,11 @@ impl MainLcore {
         let handle =
             thread::Builder::new().name("eal-main".to_owned()).spawn(body).map_err(EalError::Thread)?;
         let died = || EalError::Refused { reason: "the thread of its main lcore died".to_owned() };
-        outcome.recv().map_err(|_| died())??;
+        if let Err(error) = outcome.recv().map_err(|_| died()).flatten() {
+            // What `end` holds is let go of with the thread.
+            let _ = handle.join();
+            return Err(error);
+        }
         Ok(Self { id, thread: handle.thread().id(), jobs: Some(jobs), busy, handle: Some(handle) })
     }
 

@@ -2,11 +2,12 @@
 //! One instance a file prefix.
 //!
 //! With `--in-memory` EAL itself takes no lock, so two instances with one configuration would open the same devices.
-//! The lock is a `flock` on a file of our own: the kernel drops it with the process, however that ends. The file
-//! stays: removing it would let two processes lock two files of one name.
+//! The lock is a `flock` on a file of our own: the kernel drops it with the process, however that ends. Whoever holds it
+//! removes the file at its end; so whoever gets a lock looks whether its file is still the one of that name.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, Metadata, OpenOptions, TryLockError};
 use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::host::Host;
@@ -15,7 +16,8 @@ use crate::error::EalError;
 /// Held as long as the instance runs.
 #[derive(Debug)]
 pub(crate) struct Lock {
-    _file: File,
+    file: File,
+    path: PathBuf,
 }
 
 /// The folder for locks: `/run/sluice` for root, for others below the user's runtime folder, or one of the user's
@@ -39,23 +41,44 @@ impl Lock {
         let path = folder.join(format!("{prefix}.lock"));
         let failed = |source| EalError::Lock { path: path.display().to_string(), source };
         std::fs::create_dir_all(folder).map_err(failed)?;
-        let mut file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(&path)
-            .map_err(failed)?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                return Err(EalError::SecondInstance { prefix: prefix.to_owned(), pid: holder(&mut file) });
+        loop {
+            let mut file = open(&path).map_err(failed)?;
+            match file.try_lock() {
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => {
+                    return Err(EalError::SecondInstance {
+                        prefix: prefix.to_owned(),
+                        pid: holder(&mut file),
+                    });
+                }
+                Err(TryLockError::Error(source)) => return Err(failed(source)),
             }
-            Err(TryLockError::Error(source)) => return Err(failed(source)),
+            if is_at(&file, &path) {
+                note(&mut file).map_err(failed)?;
+                return Ok(Self { file, path });
+            }
+            // Its last holder removed it between our two steps: the next round makes a new one.
         }
-        note(&mut file).map_err(failed)?;
-        Ok(Self { _file: file })
     }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // While the lock is held: see above.
+        if is_at(&self.file, &self.path) {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+fn open(path: &Path) -> std::io::Result<File> {
+    OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)
+}
+
+/// Whether the file of that name is this one.
+fn is_at(file: &File, path: &Path) -> bool {
+    let same = |a: &Metadata, b: &Metadata| (a.dev(), a.ino()) == (b.dev(), b.ino());
+    matches!((file.metadata(), std::fs::metadata(path)), (Ok(a), Ok(b)) if same(&a, &b))
 }
 
 /// Writes our process number into the lock file, for whoever meets it.
@@ -88,9 +111,22 @@ mod tests {
             refused.contains(&format!("\"twice\" is running (process {})", std::process::id())),
             "{refused}"
         );
-        Lock::take(&folder, "other").unwrap();
+        drop(Lock::take(&folder, "other").unwrap());
+        assert!(!folder.join("other.lock").exists(), "nothing is left behind");
         drop(first);
-        Lock::take(&folder, "twice").unwrap();
+        drop(Lock::take(&folder, "twice").unwrap());
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn a_lock_on_a_file_that_was_removed_meanwhile_does_not_count() {
+        let folder = folder().join("removed");
+        let first = Lock::take(&folder, "x").unwrap();
+        std::fs::remove_file(folder.join("x.lock")).unwrap();
+        // By hand only: then a second one starts, and the first one's end must not remove the second one's file.
+        let _second = Lock::take(&folder, "x").unwrap();
+        drop(first);
+        assert!(matches!(Lock::take(&folder, "x"), Err(EalError::SecondInstance { .. })));
         std::fs::remove_dir_all(folder).unwrap();
     }
 

@@ -94,8 +94,10 @@ impl EalOptions {
                     arguments.extend(["-m".to_owned(), mb.to_string()]);
                 }
             }
+            // Nor would a second process share such memory, so no files of 3 MB are left behind for one.
             Memory::NoHuge { mb } => {
-                arguments.extend(["--no-huge".to_owned(), "-m".to_owned(), mb.to_string()]);
+                let mb = mb.to_string();
+                arguments.extend(["--no-huge", "--no-shconf", "-m", &mb].map(str::to_owned));
             }
         }
         if self.allow.is_empty() {
@@ -128,7 +130,7 @@ mod tests {
             "sluice --lcores=3@0,1@1 --main-lcore=3 --file-prefix=sluice --in-memory -m 256 --no-pci --no-telemetry"
         );
         let plain = options(Memory::NoHuge { mb: 64 }).arguments().join(" ");
-        assert!(plain.contains("--no-huge -m 64") && !plain.contains("--in-memory"), "{plain}");
+        assert!(plain.contains("--no-huge --no-shconf -m 64") && !plain.contains("--in-memory"), "{plain}");
     }
 
     #[test]

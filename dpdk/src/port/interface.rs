@@ -12,6 +12,18 @@ use std::net::UdpSocket;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+/// linux/sockios.h.
+const SIOCETHTOOL: libc::Ioctl = 0x8946;
+/// linux/ethtool.h: "get link status".
+const ETHTOOL_GLINK: u32 = 0x0a;
+
+/// `struct ethtool_value` of linux/ethtool.h.
+#[repr(C)]
+struct EthtoolValue {
+    command: u32,
+    data: u32,
+}
+
 /// An interface by name.
 #[derive(Debug)]
 pub(super) struct Interface {
@@ -40,8 +52,20 @@ impl Interface {
         let Some(answer) = self.ask(libc::SIOCGIFFLAGS) else { return false };
         // SAFETY: the kernel has written this member of the union.
         let flags = i32::from(unsafe { answer.ifr_ifru.ifru_flags });
-        let wanted = libc::IFF_UP | libc::IFF_RUNNING;
-        flags & wanted == wanted
+        let up = flags & libc::IFF_UP != 0;
+        // The flag RUNNING follows the carrier up to a second later: the carrier itself is asked where it can be.
+        up && self.carrier().unwrap_or(flags & libc::IFF_RUNNING != 0)
+    }
+
+    /// The carrier, where the driver of the interface tells it.
+    fn carrier(&self) -> Option<bool> {
+        let mut value = EthtoolValue { command: ETHTOOL_GLINK, data: 0 };
+        let mut request = self.request();
+        request.ifr_ifru.ifru_data = (&raw mut value).cast();
+        // SAFETY: this question reads the command and writes the data of `value`, which lives through the call
+        // (test: `the_link_of_an_af_packet_port_is_its_interfaces`).
+        let result = unsafe { libc::ioctl(self.socket.as_raw_fd(), SIOCETHTOOL, &raw mut request) };
+        (result == 0).then_some(value.data != 0)
     }
 
     /// Frames that found no room in the driver's receive rings, since the port was opened.
@@ -56,12 +80,18 @@ impl Interface {
         Some(unsafe { answer.ifr_ifru.ifru_ifindex })
     }
 
-    fn ask(&self, question: libc::Ioctl) -> Option<libc::ifreq> {
+    /// A question about this interface.
+    fn request(&self) -> libc::ifreq {
         // SAFETY: zeroes are a valid value of this plain C structure.
         let mut request: libc::ifreq = unsafe { zeroed() };
         for (to, from) in request.ifr_name.iter_mut().zip(self.name.bytes()) {
             *to = from.cast_signed();
         }
+        request
+    }
+
+    fn ask(&self, question: libc::Ioctl) -> Option<libc::ifreq> {
+        let mut request = self.request();
         // SAFETY: both questions in use read the name and write the rest of the structure, which lives through the
         // call (test: `the_link_of_an_af_packet_port_is_its_interfaces`).
         let result = unsafe { libc::ioctl(self.socket.as_raw_fd(), question, &raw mut request) };

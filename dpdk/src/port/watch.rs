@@ -2,6 +2,7 @@
 //! Watching a port: link, counters, what it is. All of it may be asked while other threads use its queues.
 
 use core::mem::MaybeUninit;
+use std::sync::{MutexGuard, PoisonError};
 
 use dpdk_sys as sys;
 
@@ -10,6 +11,10 @@ use super::{Link, Port, PortStats};
 use crate::error::PortError;
 
 impl Port {
+    fn ask(&self) -> MutexGuard<'_, ()> {
+        self.asking.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Sets the link administratively up or down, where the driver can; queues may be polled meanwhile.
     ///
     /// # Errors
@@ -17,7 +22,8 @@ impl Port {
     /// When the driver cannot or refuses.
     pub fn set_link(&self, up: bool) -> Result<(), PortError> {
         let change = if up { sys::rte_eth_dev_set_link_up } else { sys::rte_eth_dev_set_link_down };
-        // SAFETY: the port exists.
+        let _alone = self.ask();
+        // SAFETY: the port exists, and nobody else asks or tells it anything (`_alone`).
         let result = unsafe { change(self.id) };
         self.accept(result, "change its link")
     }
@@ -25,7 +31,8 @@ impl Port {
     /// The link as it is now, without waiting. The state of an af_packet port is its interface's.
     pub fn link(&self) -> Link {
         let (mut mbps, mut up) = (0_u32, 0_i32);
-        // SAFETY: the port exists, and both places live through the call.
+        let _alone = self.ask();
+        // SAFETY: the port exists, nobody else asks it (`_alone`), and both places live through the call.
         let result = unsafe { sys::shim_link_get(self.id, &raw mut mbps, &raw mut up) };
         let known = result == 0 && mbps != 0 && mbps != sys::K_LINK_SPEED_UNKNOWN;
         let driver_up = result == 0 && up != 0;
@@ -38,7 +45,8 @@ impl Port {
     /// Counters since the device was started.
     pub fn stats(&self) -> PortStats {
         let mut stats = MaybeUninit::<sys::rte_eth_stats>::zeroed();
-        // SAFETY: the port exists, and `stats` has room for the answer. A driver without counters leaves zeroes.
+        let _alone = self.ask();
+        // SAFETY: the port exists, nobody else asks it (`_alone`), and `stats` has room for the answer. A driver without counters leaves zeroes.
         let _ = unsafe { sys::rte_eth_stats_get(self.id, stats.as_mut_ptr()) };
         // SAFETY: integers only, all zeroed before.
         let mut stats = PortStats::from(unsafe { stats.assume_init_ref() });

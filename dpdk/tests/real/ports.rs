@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Ports on a real EAL: net_null and net_ring, states, queues, links, counters.
 
+use core::ffi::c_void;
 use std::slice::from_ref;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use dpdk::{Burst, Consumer, MtuOutcome, Port, PortError, PortOptions, Producer, ring};
 
@@ -207,4 +209,82 @@ fn a_port_dropped_with_a_queue_out_stays_usable() {
     into.enqueue(&mut burst(&pool, 0..4));
     let mut packets = Burst::<32>::new();
     assert_eq!(queues.rx[0].burst(&mut packets), 4);
+}
+
+/// Called as dpdk-pdump's is: counts the packets of a burst.
+unsafe extern "C" fn count_rx(
+    _: u16,
+    _: u16,
+    _: *mut *mut dpdk_sys::rte_mbuf,
+    packets: u16,
+    _: u16,
+    counter: *mut c_void,
+) -> u16 {
+    // SAFETY: the test passes a counter that lives for ever.
+    unsafe { &*counter.cast::<AtomicU64>() }.fetch_add(packets.into(), Ordering::Relaxed);
+    packets
+}
+
+/// As above, and frees all packets but the first.
+unsafe extern "C" fn keep_one(
+    _: u16,
+    _: u16,
+    packets: *mut *mut dpdk_sys::rte_mbuf,
+    count: u16,
+    counter: *mut c_void,
+) -> u16 {
+    // SAFETY: as above.
+    unsafe { &*counter.cast::<AtomicU64>() }.fetch_add(count.into(), Ordering::Relaxed);
+    for i in 1..count.into() {
+        // SAFETY: the burst has `count` packets.
+        let packet = unsafe { packets.wrapping_add(i).read() };
+        // SAFETY: a callback may free packets that it takes out of the burst.
+        unsafe { dpdk_sys::shim_pktmbuf_free(packet) };
+    }
+    count.min(1)
+}
+
+#[test]
+fn callbacks_of_others_see_the_packets_of_their_queue() {
+    static RECEIVED: AtomicU64 = AtomicU64::new(0);
+    static SENT: AtomicU64 = AtomicU64::new(0);
+    let pool = pool(256);
+    let (mut rx, mut into, mut tx, mut out) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..2 {
+        let (producer, consumer) = ring(eal(), &name("c"), 63, None).unwrap();
+        into.push(producer);
+        rx.push(consumer);
+        let (producer, consumer) = ring(eal(), &name("c"), 63, None).unwrap();
+        tx.push(producer);
+        out.push(consumer);
+    }
+    let mut port = Port::from_rings(eal(), &name("net_ring_c"), rx, tx).unwrap();
+    let options = PortOptions { rx_queues: 2, tx_queues: 2, ..PortOptions::default() };
+    port.configure(&options, from_ref(&pool)).unwrap();
+    let mut queues = port.start().unwrap();
+    let (received, sent) = ((&raw const RECEIVED).cast_mut().cast(), (&raw const SENT).cast_mut().cast());
+    // SAFETY: the functions and counters live for ever.
+    let added = unsafe { dpdk_sys::rte_eth_add_rx_callback(port.id(), 1, Some(count_rx), received) };
+    assert!(!added.is_null());
+    // SAFETY: as above.
+    let added = unsafe { dpdk_sys::rte_eth_add_tx_callback(port.id(), 1, Some(keep_one), sent) };
+    assert!(!added.is_null());
+    let mut packets = Burst::<32>::new();
+    for (queue, producer) in into.iter_mut().enumerate() {
+        producer.enqueue(&mut burst(&pool, 0..20));
+        assert_eq!(queues.rx[queue].burst(&mut packets), 20);
+        queues.tx[queue].burst(&mut packets);
+        assert!(packets.is_empty());
+    }
+    assert_eq!(
+        (RECEIVED.load(Ordering::Relaxed), SENT.load(Ordering::Relaxed)),
+        (20, 20),
+        "those of queue 1"
+    );
+    assert_eq!(
+        out.iter().map(Consumer::len).collect::<Vec<_>>(),
+        [20, 1],
+        "19 were taken out by the callback"
+    );
+    assert_eq!(pool.in_use(), 21);
 }
