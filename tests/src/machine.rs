@@ -22,6 +22,47 @@ pub fn no_namespaces() -> Option<String> {
     }
 }
 
+/// Programs that a scene is set with, and their Debian packages.
+const PROGRAMS: [(&str, &str); 8] = [
+    ("ethtool", "ethtool"),
+    ("ip", "iproute2"),
+    ("iperf3", "iperf3"),
+    ("kill", "procps"),
+    ("ping", "iputils-ping"),
+    ("setsid", "util-linux"),
+    ("ss", "iproute2"),
+    ("sysctl", "procps"),
+];
+
+/// Why a scene cannot be set here, if it cannot: programs, namespaces, interfaces, raw sockets.
+pub fn no_scene() -> Option<String> {
+    if let Some((program, package)) = PROGRAMS.iter().find(|(program, _)| !has(program)) {
+        return Some(format!("`{program}` is missing (Debian package {package})"));
+    }
+    no_namespaces().or_else(no_veth).or_else(no_raw_sockets)
+}
+
+fn no_veth() -> Option<String> {
+    let (near, far) = (format!("st{}a", std::process::id()), format!("st{}b", std::process::id()));
+    let ip = |line: &str| Command::new("ip").args(line.split(' ')).output();
+    let done = ip(&format!("link add {near} type veth peer name {far}")).ok()?;
+    if done.status.success() {
+        let _ = ip(&format!("link del {near}"));
+        return None;
+    }
+    Some(format!("veth pairs cannot be made here ({})", String::from_utf8_lossy(&done.stderr).trim()))
+}
+
+/// `CAP_NET_RAW` of linux/capability.h, which af_packet ports need.
+const CAP_NET_RAW: u32 = 13;
+
+fn no_raw_sockets() -> Option<String> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let bits = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
+    let bits = u64::from_str_radix(bits.trim(), 16).ok()?;
+    (bits >> CAP_NET_RAW & 1 == 0).then(|| "the capability CAP_NET_RAW is missing".to_owned())
+}
+
 /// Whether a program is on the path.
 pub fn has(program: &str) -> bool {
     std::env::var_os("PATH")

@@ -3,6 +3,7 @@
 
 use std::ffi::OsStr;
 use std::fs::File;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
@@ -18,7 +19,8 @@ where
     S: AsRef<OsStr>,
 {
     let mut command = Command::new(program);
-    command.args(args);
+    // a group of its own: Ctrl-C at a terminal ends no command halfway, least of all those that clean up
+    command.args(args).process_group(0);
     let done = command.output().with_context(|| format!("{program} cannot be started"))?;
     if !done.status.success() {
         let (out, err) = (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
@@ -76,14 +78,14 @@ impl Drop for Namespace {
 
 /// A veth pair with all offloads off, so that what a raw socket sees is what a wire would carry.
 pub struct Veth {
-    near: String,
+    ends: [String; 2],
 }
 
 impl Veth {
     /// Makes `near` and `far`, both up, no addresses, no IPv6 of the kernel's own, both with `mtu`.
     pub fn new(near: &str, far: &str, mtu: u16) -> Result<Self> {
         sh(&format!("ip link add {near} mtu {mtu} type veth peer name {far} mtu {mtu}"))?;
-        let made = Self { near: near.to_owned() };
+        let made = Self { ends: [near.to_owned(), far.to_owned()] };
         for end in [near, far] {
             bare(end)?;
         }
@@ -93,8 +95,8 @@ impl Veth {
 
 impl Drop for Veth {
     fn drop(&mut self) {
-        // gone already where its other end went with a namespace
-        let _ = sh(&format!("ip link del {}", self.near));
+        // by whichever end is still here; a namespace takes its own along, but in its own time
+        let _ = self.ends.iter().any(|end| sh(&format!("ip link del {end}")).is_ok());
     }
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A running Sluice in its topology: what the namespace tests and the demo start from.
 
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -35,6 +36,55 @@ pub struct Scene {
     pub topology: Topology,
     /// For logs.
     pub folder: PathBuf,
+    _traces: Traces,
+}
+
+/// Files that DPDK and Sluice leave behind for a file prefix, and a folder; removed on drop, when those who write
+/// there have ended. After a panic the folder stays.
+pub struct Traces {
+    prefix: String,
+    folder: Option<PathBuf>,
+}
+
+impl Traces {
+    /// Of this prefix, and of those that begin with it and a hyphen.
+    pub fn new(prefix: &str, folder: Option<PathBuf>) -> Self {
+        Self { prefix: prefix.to_owned(), folder }
+    }
+
+    /// Where they may be: root's runtime folder, the user's, or that for temporary files.
+    fn places() -> Vec<PathBuf> {
+        let own = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+        let bases = [Some(PathBuf::from("/run")), own, Some(std::env::temp_dir())];
+        let uid = std::fs::metadata("/proc/self").map_or(0, |meta| meta.uid());
+        let below = |base: PathBuf| ["dpdk", "sluice", &format!("sluice-{uid}")].map(|name| base.join(name));
+        bases.into_iter().flatten().flat_map(below).collect()
+    }
+
+    fn is_ours(&self, name: &str) -> bool {
+        let name = name.strip_suffix(".lock").unwrap_or(name);
+        name.strip_prefix(&self.prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+    }
+}
+
+impl Drop for Traces {
+    fn drop(&mut self) {
+        let entries = Self::places().into_iter().filter_map(|place| std::fs::read_dir(place).ok()).flatten();
+        for path in entries.filter_map(Result::ok).map(|entry| entry.path()) {
+            if path.file_name().is_some_and(|name| self.is_ours(&name.to_string_lossy())) {
+                let _ =
+                    if path.is_dir() { std::fs::remove_dir_all(&path) } else { std::fs::remove_file(&path) };
+            }
+        }
+        if let Some(folder) = self.folder.as_ref().filter(|_| !std::thread::panicking()) {
+            let _ = std::fs::remove_dir_all(folder);
+        }
+    }
+}
+
+/// What tells the scenes of a process apart from those of others in names of interfaces, which must be short.
+pub fn tag(process: u32, scene: u32) -> String {
+    (process % 1_000 * 10 + scene % 10).to_string()
 }
 
 static SCENES: AtomicU32 = AtomicU32::new(0);
@@ -42,19 +92,19 @@ static SCENES: AtomicU32 = AtomicU32::new(0);
 impl Scene {
     /// Sets the scene: compact on CPU 1 where there is one.
     pub fn set(script: &Script) -> Result<Self> {
-        // names of interfaces are short, and other rigs may be about
-        let number = std::process::id() % 1_000 * 10 + SCENES.fetch_add(1, Relaxed) % 10;
-        let tag = format!("{number}");
+        let tag = tag(std::process::id(), SCENES.fetch_add(1, Relaxed));
         let folder = std::env::temp_dir().join(format!("sluice-scene-{}-{tag}", std::process::id()));
         std::fs::create_dir_all(&folder)?;
+        // declared first, dropped last where this fails
+        let traces = Traces::new(&format!("slu-{tag}"), Some(folder.clone()));
         let mut topology = Topology::new(&tag, script.attach, &folder)?;
-        let api = format!("127.0.0.1:{}", 20_000 + number);
+        let api = format!("127.0.0.1:{}", 20_000 + tag.parse::<u32>()?);
         let shaper = Shaper::start(&folder, &config(script, &topology, &tag, &api), &api)?;
         if script.attach == Attach::Tap {
             topology.join(&tag, "0x88a8", &folder)?;
         }
         topology.wait_for_path()?;
-        Ok(Self { shaper, topology, folder })
+        Ok(Self { shaper, topology, folder, _traces: traces })
     }
 
     /// Longest stretch the packet lcore has lost so far, in microseconds.
@@ -62,14 +112,6 @@ impl Scene {
         let lcores = self.shaper.json("/v1/lcores")?;
         let gaps = lcores["items"].as_array().into_iter().flatten();
         Ok(gaps.filter_map(|lcore| lcore["longest_gap_us"].as_u64()).max().unwrap_or(0))
-    }
-}
-
-impl Drop for Scene {
-    fn drop(&mut self) {
-        if !std::thread::panicking() {
-            let _ = std::fs::remove_dir_all(&self.folder);
-        }
     }
 }
 
@@ -132,9 +174,9 @@ pub struct Span {
     pub dropped_other: u64,
     /// Mean delay.
     pub mean_us: f64,
-    /// Median delay: upper edge of its bin.
+    /// Median delay: upper edge of its bin, or the largest delay so far if less.
     pub p50_us: f64,
-    /// 99th percentile: upper edge of its bin.
+    /// 99th percentile: as above.
     pub p99_us: f64,
 }
 
@@ -158,7 +200,8 @@ impl Span {
     }
 }
 
-/// Upper edge of the bin in which the quantile of what came between lies.
+/// Upper edge of the bin in which the quantile of what came between lies, or the largest delay ever where that is less:
+/// bins beyond 100 ms are wide.
 fn quantile(before: &QueueStats, after: &QueueStats, q: f64) -> f64 {
     let counts: Vec<u64> = after
         .delay_us
@@ -169,11 +212,9 @@ fn quantile(before: &QueueStats, after: &QueueStats, q: f64) -> f64 {
         .collect();
     let all = precise(counts.last().copied().unwrap_or(0));
     let bin = counts.iter().position(|&count| precise(count) >= all * q && all > 0.0);
-    bin.and_then(|bin| after.delay_us.le.get(bin).copied().flatten()).unwrap_or(if all > 0.0 {
-        f64::INFINITY
-    } else {
-        0.0
-    })
+    let Some(bin) = bin else { return 0.0 };
+    let edge = after.delay_us.le.get(bin).copied().flatten().unwrap_or(f64::INFINITY);
+    edge.min(after.delay_us.max)
 }
 
 /// A count as a float; test runs stay far below 2^52.

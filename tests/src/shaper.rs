@@ -61,6 +61,11 @@ impl Shaper {
         Ok(made)
     }
 
+    /// Where its API is.
+    pub fn api(&self) -> &str {
+        &self.api
+    }
+
     /// GET: status and body.
     pub fn get(&self, path: &str) -> Result<(u16, String)> {
         let mut answer = self.agent.get(format!("{}{path}", self.api)).call()?;
