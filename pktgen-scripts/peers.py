@@ -15,6 +15,14 @@ import urllib.request
 MEMORY = ["--no-huge", "-m", "1024", "--no-pci", "--no-telemetry"]
 
 
+PR_SET_PDEATHSIG = 1
+
+
+def die_with_parent(number=signal.SIGKILL):
+    """This process gets the signal when the one that made it ends, however that ends."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(number))
+
+
 class Broken(Exception):
     """Something of the rig did not do its part."""
 
@@ -86,13 +94,14 @@ class KernelDrops:
 
 
 class Process:
-    """A process in a group of its own, ended with the rig."""
+    """A process in a group of its own, known to its rig (which ends it) before anything can fail."""
 
-    def __init__(self, name, words, folder, **options):
-        self.name, self.log = name, os.path.join(folder, f"{name}.log")
+    def __init__(self, name, words, rig, **options):
+        self.name, self.log = name, os.path.join(rig.folder, f"{name}.log")
         with open(self.log, "wb") as log:
             self.child = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT,
-                                          start_new_session=True, **options)
+                                          start_new_session=True, preexec_fn=die_with_parent, **options)
+        rig.processes.append(self)
 
     def said(self, since=0):
         with open(self.log, "rb") as log:
@@ -114,13 +123,13 @@ class Testpmd(Process):
 
     PROMPT = "testpmd> "
 
-    def __init__(self, name, folder, cpu, vdevs, testpmd="dpdk-testpmd"):
+    def __init__(self, name, rig, cpu, vdevs):
         # testpmd buffers its output when that is no terminal
-        words = ["stdbuf", "-oL", testpmd, *MEMORY, f"--file-prefix=sluice-{name}-{os.getpid()}",
+        words = ["stdbuf", "-oL", rig.options.testpmd, *MEMORY, f"--file-prefix=sluice-{name}-{os.getpid()}",
                  f"--lcores=0@{cpu},1@{cpu}",
                  *(f"--vdev={vdev}" for vdev in vdevs), "--", "-i", "--no-mlockall", "--no-flush-rx",
                  "--total-num-mbufs=32768", "--rxd=1024", "--txd=1024", "--forward-mode=io"]
-        super().__init__(name, words, folder)
+        super().__init__(name, words, rig)
         self.answered = 0
         if "Start ports failed" in self.settle(60):
             raise Broken(f"{name} could not start its ports:\n{self.said()[-2000:]}")
@@ -167,12 +176,12 @@ class SluiceUnderTest(Process):
 
     PORT = 8480
 
-    def __init__(self, binary, folder, config, drops_unknown):
+    def __init__(self, rig, config, drops_unknown):
         self.drops_unknown = drops_unknown
-        path = os.path.join(folder, "sluice.toml")
+        path = os.path.join(rig.folder, "sluice.toml")
         with open(path, "w", encoding="utf-8") as file:
             file.write(config)
-        super().__init__("sluice", [binary, "run", "--config", path], folder)
+        super().__init__("sluice", [rig.options.sluice, "run", "--config", path], rig)
         wait_for("sluice ready", 60, self.ready)
 
     def get(self, path):
@@ -235,8 +244,8 @@ class SluiceUnderTest(Process):
 class TestpmdUnderTest(Testpmd):
     """testpmd in io mode where Sluice would be: shows what the rig itself does."""
 
-    def __init__(self, folder, core, access, testpmd):
-        super().__init__("peer", folder, 1, [core, access], testpmd)
+    def __init__(self, rig, core, access):
+        super().__init__("peer", rig, 1, [core, access])
         self.command("start")
 
     def counters(self):
