@@ -78,18 +78,10 @@ pub(crate) fn ipv6(frame: Frame<'_>, at: usize, end: usize, parsed: &mut Parsed)
     if packet_end > end {
         return Err(Bad::Ipv6PayloadLength);
     }
-    let mut upper = Upper {
-        protocol: header[6],
-        at: Some(transport),
-        whole: true,
-    };
+    let mut upper = Upper { protocol: header[6], at: Some(transport), whole: true };
     if is_extension(upper.protocol) {
         if payload == 0 {
-            return Err(if upper.protocol == HOP_BY_HOP {
-                Bad::Ipv6Jumbogram
-            } else {
-                Bad::Ipv6Extensions
-            });
+            return Err(if upper.protocol == HOP_BY_HOP { Bad::Ipv6Jumbogram } else { Bad::Ipv6Extensions });
         }
         upper = extensions(frame, header[6], transport, packet_end)?;
     }
@@ -132,10 +124,7 @@ fn ports(frame: Frame<'_>, at: usize, end: usize, protocol: u8) -> Option<Ports>
         return None;
     }
     let header = frame.head.get(at..)?.first_chunk::<4>()?;
-    Some(Ports {
-        src: be16(header[0], header[1]),
-        dst: be16(header[2], header[3]),
-    })
+    Some(Ports { src: be16(header[0], header[1]), dst: be16(header[2], header[3]) })
 }
 
 /// ICMPv6: neighbour discovery or ordinary traffic. A fragment is never the former (RFC 6980).
@@ -169,32 +158,20 @@ fn extensions(frame: Frame<'_>, first: u8, at: usize, end: usize) -> Result<Uppe
     let (mut next, mut at, mut whole) = (first, at, true);
     for _ in 0..MAX_EXTENSIONS {
         if !is_extension(next) {
-            return Ok(Upper {
-                protocol: next,
-                at: Some(at),
-                whole,
-            });
+            return Ok(Upper { protocol: next, at: Some(at), whole });
         }
         if at + 8 > end {
             return Err(Bad::Ipv6Extensions);
         }
         let Ok(header) = frame.chunk::<4>(at) else {
             // in a later segment: the addresses still say whose it is
-            return Ok(Upper {
-                protocol: next,
-                at: None,
-                whole,
-            });
+            return Ok(Upper { protocol: next, at: None, whole });
         };
         if next == FRAGMENT {
             // reserved and M: an atomic fragment (RFC 6946) has neither offset nor M
             let (offset, more) = (be16(header[2], header[3]) >> 3, header[3] & 1);
             if offset != 0 {
-                return Ok(Upper {
-                    protocol: header[0],
-                    at: None,
-                    whole: false,
-                });
+                return Ok(Upper { protocol: header[0], at: None, whole: false });
             }
             whole &= more == 0;
             at += 8;
@@ -209,10 +186,6 @@ fn extensions(frame: Frame<'_>, first: u8, at: usize, end: usize) -> Result<Uppe
     if is_extension(next) {
         Err(Bad::Ipv6Extensions)
     } else {
-        Ok(Upper {
-            protocol: next,
-            at: Some(at),
-            whole,
-        })
+        Ok(Upper { protocol: next, at: Some(at), whole })
     }
 }

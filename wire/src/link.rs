@@ -27,11 +27,7 @@ impl<'a> Frame<'a> {
     /// Why a header is not there in full.
     #[cold]
     pub(crate) const fn short(self) -> Bad {
-        if self.head.len() < self.bytes {
-            Bad::SplitHeader
-        } else {
-            Bad::Short
-        }
+        if self.head.len() < self.bytes { Bad::SplitHeader } else { Bad::Short }
     }
 }
 

@@ -86,10 +86,7 @@ mod tests {
     #[test]
     fn a_checksum_of_minus_zero_is_updated_like_one_of_zero() {
         for (before, after) in [(0x4501, 0x4503), (0x4502, 0x4503)] {
-            assert_eq!(
-                updated_checksum(0xffff, before, after),
-                updated_checksum(0x0000, before, after)
-            );
+            assert_eq!(updated_checksum(0xffff, before, after), updated_checksum(0x0000, before, after));
         }
     }
 

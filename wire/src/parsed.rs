@@ -86,21 +86,13 @@ impl Parsed {
     /// The outermost VLAN id.
     #[inline]
     pub const fn outer_vlan(&self) -> Option<u16> {
-        if self.vlan_count > 0 {
-            Some(self.vlans[0])
-        } else {
-            None
-        }
+        if self.vlan_count > 0 { Some(self.vlans[0]) } else { None }
     }
 
     /// The VLAN id inside the outermost one.
     #[inline]
     pub const fn inner_vlan(&self) -> Option<u16> {
-        if self.vlan_count > 1 {
-            Some(self.vlans[1])
-        } else {
-            None
-        }
+        if self.vlan_count > 1 { Some(self.vlans[1]) } else { None }
     }
 
     /// Whether it is an IP packet, control traffic carried in IP among them.

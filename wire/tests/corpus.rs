@@ -16,15 +16,13 @@ fn the_corpus_keeps_every_promise() {
         promises::check(&input);
         inputs += 1;
         if let Some(head) = input.get(2..) {
-            kinds.insert(
-                match parse(head, u32::try_from(head.len()).expect("short")).kind {
-                    Kind::Ipv4 => "ipv4",
-                    Kind::Ipv6 => "ipv6",
-                    Kind::NotIp(reason) => reason.label(),
-                    Kind::Control(control) => control.label(),
-                    Kind::Bad(bad) => bad.label(),
-                },
-            );
+            kinds.insert(match parse(head, u32::try_from(head.len()).expect("short")).kind {
+                Kind::Ipv4 => "ipv4",
+                Kind::Ipv6 => "ipv6",
+                Kind::NotIp(reason) => reason.label(),
+                Kind::Control(control) => control.label(),
+                Kind::Bad(bad) => bad.label(),
+            });
         }
     }
     assert!(inputs >= 100, "{inputs} inputs");

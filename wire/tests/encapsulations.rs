@@ -28,13 +28,7 @@ struct Encapsulation {
 
 /// The EtherType of an IP packet.
 fn ether_type(ip: &[u8]) -> [u8; 2] {
-    if ip[0] >> 4 == 4 {
-        EtherType::IPV4
-    } else {
-        EtherType::IPV6
-    }
-    .0
-    .to_be_bytes()
+    if ip[0] >> 4 == 4 { EtherType::IPV4 } else { EtherType::IPV6 }.0.to_be_bytes()
 }
 
 /// Tags of (TPID, VID), built by etherparse, around an EtherType.
@@ -56,13 +50,7 @@ fn tags(tags: &[(u16, u16)], inner: [u8; 2]) -> Vec<u8> {
 fn pppoe(session: u16, ip: &[u8]) -> Vec<u8> {
     let length = u16::try_from(ip.len() + 2).expect("16 bits");
     let protocol: u16 = if ip[0] >> 4 == 4 { 0x0021 } else { 0x0057 };
-    [
-        &[0x11, 0][..],
-        &session.to_be_bytes(),
-        &length.to_be_bytes(),
-        &protocol.to_be_bytes(),
-    ]
-    .concat()
+    [&[0x11, 0][..], &session.to_be_bytes(), &length.to_be_bytes(), &protocol.to_be_bytes()].concat()
 }
 
 /// A label stack (RFC 3032 section 2.1).
@@ -77,12 +65,7 @@ const PPPOE_SESSION: [u8; 2] = [0x88, 0x64];
 const MPLS: [u8; 2] = [0x88, 0x47];
 
 const ENCAPSULATIONS: [Encapsulation; 10] = [
-    Encapsulation {
-        name: "untagged",
-        link: |ip| ether_type(ip).to_vec(),
-        vlans: &[],
-        session: None,
-    },
+    Encapsulation { name: "untagged", link: |ip| ether_type(ip).to_vec(), vlans: &[], session: None },
     Encapsulation {
         name: "VLAN",
         link: |ip| tags(&[(0x8100, 100)], ether_type(ip)),
@@ -127,25 +110,13 @@ const ENCAPSULATIONS: [Encapsulation; 10] = [
     },
     Encapsulation {
         name: "PPPoE in three tags",
-        link: |ip| {
-            [
-                tags(&[(0x9100, 7), (0x88a8, 100), (0x8100, 42)], PPPOE_SESSION),
-                pppoe(9, ip),
-            ]
-            .concat()
-        },
+        link: |ip| [tags(&[(0x9100, 7), (0x88a8, 100), (0x8100, 42)], PPPOE_SESSION), pppoe(9, ip)].concat(),
         vlans: &[7, 100, 42],
         session: Some(9),
     },
     Encapsulation {
         name: "four labels in three tags",
-        link: |_| {
-            [
-                tags(&[(0x88a8, 7), (0x88a8, 100), (0x8100, 42)], MPLS),
-                mpls(&[1, 2, 3, 16001]),
-            ]
-            .concat()
-        },
+        link: |_| [tags(&[(0x88a8, 7), (0x88a8, 100), (0x8100, 42)], MPLS), mpls(&[1, 2, 3, 16001])].concat(),
         vlans: &[7, 100, 42],
         session: None,
     },
@@ -195,39 +166,20 @@ fn assert_parsed(encapsulation: &Encapsulation, ip: &[u8], tos: u8) -> Vec<u8> {
     let name = encapsulation.name;
     assert_eq!(parsed.kind, if v4 { Kind::Ipv4 } else { Kind::Ipv6 }, "{name}");
     assert_eq!((parsed.src_mac, parsed.dst_mac), (SRC_MAC, DST_MAC), "{name}");
-    assert_eq!(
-        &parsed.vlans[..usize::from(parsed.vlan_count)],
-        encapsulation.vlans,
-        "{name}"
-    );
-    assert_eq!(
-        parsed.outer_vlan(),
-        encapsulation.vlans.first().copied(),
-        "{name}"
-    );
+    assert_eq!(&parsed.vlans[..usize::from(parsed.vlan_count)], encapsulation.vlans, "{name}");
+    assert_eq!(parsed.outer_vlan(), encapsulation.vlans.first().copied(), "{name}");
     assert_eq!(parsed.inner_vlan(), encapsulation.vlans.get(1).copied(), "{name}");
     assert_eq!(parsed.pppoe_session, encapsulation.session, "{name}");
     assert_eq!(usize::from(parsed.ip_offset), frame.len() - ip.len(), "{name}");
     assert_eq!(usize::from(parsed.l3_bytes), ip.len(), "{name}");
-    assert_eq!(
-        (parsed.tos, parsed.dscp(), parsed.ecn_bits()),
-        (tos, tos >> 2, tos & 3),
-        "{name}"
-    );
+    assert_eq!((parsed.tos, parsed.dscp(), parsed.ecn_bits()), (tos, tos >> 2, tos & 3), "{name}");
     let addresses = if v4 {
-        (
-            u128::from(u32::from_be_bytes(SRC4)),
-            u128::from(u32::from_be_bytes(DST4)),
-        )
+        (u128::from(u32::from_be_bytes(SRC4)), u128::from(u32::from_be_bytes(DST4)))
     } else {
         (u128::from_be_bytes(SRC6), u128::from_be_bytes(DST6))
     };
     assert_eq!((parsed.src, parsed.dst), addresses, "{name}");
-    assert_eq!(
-        (parsed.protocol, parsed.ports),
-        (IpNumber::UDP.0, Some(PORTS)),
-        "{name}"
-    );
+    assert_eq!((parsed.protocol, parsed.ports), (IpNumber::UDP.0, Some(PORTS)), "{name}");
     frame
 }
 
@@ -235,19 +187,11 @@ fn assert_parsed(encapsulation: &Encapsulation, ip: &[u8], tos: u8) -> Vec<u8> {
 fn assert_sound(ip: &[u8], tos: u8, name: &str) {
     if ip[0] >> 4 == 4 {
         let header = Ipv4HeaderSlice::from_slice(ip).expect("a header").to_header();
-        assert_eq!(
-            (header.dscp.value(), header.ecn.value()),
-            (tos >> 2, tos & 3),
-            "{name}"
-        );
+        assert_eq!((header.dscp.value(), header.ecn.value()), (tos >> 2, tos & 3), "{name}");
         assert_eq!(header.header_checksum, header.calc_header_checksum(), "{name}");
     } else {
         let header = Ipv6HeaderSlice::from_slice(ip).expect("a header").to_header();
-        assert_eq!(
-            (header.traffic_class, header.flow_label.value()),
-            (tos, 0xa_bcde),
-            "{name}"
-        );
+        assert_eq!((header.traffic_class, header.flow_label.value()), (tos, 0xa_bcde), "{name}");
     }
 }
 
@@ -257,32 +201,17 @@ fn every_encapsulation_is_parsed_and_marked_for_both_versions_and_all_codepoints
         for codepoint in 0..4 {
             let tos = DSCP << 2 | codepoint;
             let ipv4 = [udp_packet(ipv4(tos, &[])), udp_packet(ipv4(tos, &[1; 40]))];
-            for ip in ipv4
-                .into_iter()
-                .chain([udp_packet(ipv6(tos, Ipv6Extensions::default()))])
-            {
+            for ip in ipv4.into_iter().chain([udp_packet(ipv6(tos, Ipv6Extensions::default()))]) {
                 let mut frame = assert_parsed(encapsulation, &ip, tos);
                 let unmarked = frame.clone();
                 let offset = frame.len() - ip.len();
                 let may_mark = codepoint == 1 || codepoint == 2;
                 assert_eq!(set_ce(&mut frame[offset..]), may_mark, "{}", encapsulation.name);
-                assert_sound(
-                    &frame[offset..],
-                    if may_mark { tos | 3 } else { tos },
-                    encapsulation.name,
-                );
-                let changed = frame
-                    .iter()
-                    .zip(&unmarked)
-                    .filter(|(now, before)| now != before)
-                    .count();
+                assert_sound(&frame[offset..], if may_mark { tos | 3 } else { tos }, encapsulation.name);
+                let changed = frame.iter().zip(&unmarked).filter(|(now, before)| now != before).count();
                 // the ECN octet, and for IPv4 one or both octets of the checksum
                 assert!(
-                    if may_mark {
-                        (1..=3).contains(&changed)
-                    } else {
-                        changed == 0
-                    },
+                    if may_mark { (1..=3).contains(&changed) } else { changed == 0 },
                     "{changed} octets changed"
                 );
                 assert_eq!(parsed(&frame).ecn_bits(), if may_mark { 3 } else { codepoint });
@@ -301,12 +230,7 @@ fn extension_headers_are_walked_to_the_ports_in_every_encapsulation() {
             routing: raw(&[4, 0, 0, 0, 0, 0]),
             final_destination_options: Some(raw(&[1, 4, 0, 0, 0, 0])),
         }),
-        fragment: Some(Ipv6FragmentHeader::new(
-            IpNumber::UDP,
-            IpFragOffset::ZERO,
-            false,
-            1,
-        )),
+        fragment: Some(Ipv6FragmentHeader::new(IpNumber::UDP, IpFragOffset::ZERO, false, 1)),
         auth: None,
     };
     for encapsulation in &ENCAPSULATIONS {
@@ -322,12 +246,7 @@ fn ethernet_padding_is_not_counted_in_any_encapsulation() {
         let unpadded = frame.len();
         frame.resize(frame.len().max(64), 0);
         let parsed = parsed(&frame);
-        assert_eq!(
-            parsed.kind,
-            Kind::Ipv4,
-            "{} padded from {unpadded}",
-            encapsulation.name
-        );
+        assert_eq!(parsed.kind, Kind::Ipv4, "{} padded from {unpadded}", encapsulation.name);
         assert_eq!(usize::from(parsed.l3_bytes), ip.len(), "{}", encapsulation.name);
     }
 }

@@ -8,10 +8,7 @@ use wire::{Kind, parse, set_ce};
 
 fn bytes(hex: &Value) -> Vec<u8> {
     let hex = hex.as_str().expect("hex is a string");
-    (0..hex.len())
-        .step_by(2)
-        .map(|i| u8::from_str_radix(&hex[i..i + 2], 16).expect("hex digits"))
-        .collect()
+    (0..hex.len()).step_by(2).map(|i| u8::from_str_radix(&hex[i..i + 2], 16).expect("hex digits")).collect()
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -64,11 +61,7 @@ fn marked(mut frame: Vec<u8>) -> Vec<u8> {
     let offset = usize::from(parse(&frame, frame_bytes).ip_offset);
     if offset > 0 {
         let before = frame.clone();
-        assert_eq!(
-            set_ce(&mut frame[offset..]),
-            frame != before,
-            "it says whether it changed the frame"
-        );
+        assert_eq!(set_ce(&mut frame[offset..]), frame != before, "it says whether it changed the frame");
     }
     frame
 }
@@ -83,20 +76,12 @@ fn every_golden_packet_is_parsed_and_marked_as_its_file_says() {
         let frame = bytes(&case["in"]);
         let (seen, out) = (seen(&frame), hex(&marked(frame)));
         if seen != case["expected"] {
-            writeln!(
-                wrong,
-                "{}\n  seen     {seen}\n  expected {}",
-                case["description"], case["expected"]
-            )
-            .expect("string");
+            writeln!(wrong, "{}\n  seen     {seen}\n  expected {}", case["description"], case["expected"])
+                .expect("string");
         }
         if out != case["out"] {
-            writeln!(
-                wrong,
-                "{}\n  out      {out}\n  expected {}",
-                case["description"], case["out"]
-            )
-            .expect("string");
+            writeln!(wrong, "{}\n  out      {out}\n  expected {}", case["description"], case["out"])
+                .expect("string");
         }
     }
     assert!(wrong.is_empty(), "{wrong}");
@@ -106,18 +91,11 @@ fn every_golden_packet_is_parsed_and_marked_as_its_file_says() {
 fn the_golden_packets_meet_every_reason_that_a_whole_frame_can_have() {
     let text = fs::read_to_string("tests/data/golden.json").expect("the data file");
     let cases: Vec<Value> = serde_json::from_str(&text).expect("a list of cases");
-    let kinds: Vec<&str> = cases
-        .iter()
-        .filter_map(|case| case["expected"]["kind"].as_str())
-        .collect();
+    let kinds: Vec<&str> = cases.iter().filter_map(|case| case["expected"]["kind"].as_str()).collect();
     let reasons = wire::NotIp::ALL
         .iter()
         .map(|reason| format!("not_ip:{}", reason.label()))
-        .chain(
-            wire::Control::ALL
-                .iter()
-                .map(|control| format!("control:{}", control.label())),
-        )
+        .chain(wire::Control::ALL.iter().map(|control| format!("control:{}", control.label())))
         .chain(wire::Bad::ALL.iter().map(|bad| format!("bad:{}", bad.label())))
         .filter(|label| label != "bad:split_header");
     for label in reasons {
@@ -142,37 +120,19 @@ fn segmented(description: &str, head: usize) -> wire::Parsed {
 #[test]
 fn a_header_cut_by_the_first_segments_end_is_split_and_one_cut_by_the_frames_end_is_short() {
     let split = segmented("IPv4, ECT(1)", 33);
-    assert_eq!(
-        (split.kind, split.ip_offset),
-        (Kind::Bad(wire::Bad::SplitHeader), 0)
-    );
-    assert_eq!(
-        parse(&golden("IPv4, ECT(1)")[..33], 33).kind,
-        Kind::Bad(wire::Bad::Short)
-    );
-    assert_eq!(
-        segmented("IPv4 with options", 37).kind,
-        Kind::Bad(wire::Bad::SplitHeader)
-    );
+    assert_eq!((split.kind, split.ip_offset), (Kind::Bad(wire::Bad::SplitHeader), 0));
+    assert_eq!(parse(&golden("IPv4, ECT(1)")[..33], 33).kind, Kind::Bad(wire::Bad::Short));
+    assert_eq!(segmented("IPv4 with options", 37).kind, Kind::Bad(wire::Bad::SplitHeader));
 }
 
 #[test]
 fn what_lies_in_a_later_segment_is_not_known_and_not_bad() {
     let parsed = segmented("IPv4, ECT(1)", 34);
-    assert_eq!(
-        (parsed.kind, parsed.ports, parsed.l3_bytes),
-        (Kind::Ipv4, None, 76)
-    );
+    assert_eq!((parsed.kind, parsed.ports, parsed.l3_bytes), (Kind::Ipv4, None, 76));
     let parsed = segmented("IPv6 hop-by-hop", 54);
-    assert_eq!(
-        (parsed.kind, parsed.ports, parsed.l3_bytes),
-        (Kind::Ipv6, None, 68)
-    );
+    assert_eq!((parsed.kind, parsed.ports, parsed.l3_bytes), (Kind::Ipv6, None, 68));
     assert_eq!(segmented("neighbour solicitation", 55).kind, Kind::Ipv6);
-    assert_eq!(
-        segmented("neighbour solicitation", 56).kind,
-        Kind::Control(wire::Control::Nd)
-    );
+    assert_eq!(segmented("neighbour solicitation", 56).kind, Kind::Control(wire::Control::Nd));
 }
 
 #[test]

@@ -8,10 +8,7 @@ mod promises;
 
 /// The one's complement sum of a header, done in full.
 fn sum(header: &[u8]) -> u32 {
-    let mut sum: u32 = header
-        .chunks(2)
-        .map(|word| u32::from(word[0]) << 8 | u32::from(word[1]))
-        .sum();
+    let mut sum: u32 = header.chunks(2).map(|word| u32::from(word[0]) << 8 | u32::from(word[1])).sum();
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);
     }
@@ -43,10 +40,7 @@ fn fragments_of_headers() -> impl Strategy<Value = Vec<u8>> {
         }),
         (any::<u8>(), 0_u8..64, any::<[u8; 33]>())
             .prop_map(|(length, next, rest)| { [&[0x60, 0x10, 0, 0, 0, length, next][..], &rest].concat() }),
-        proptest::collection::vec(
-            prop_oneof![Just(0), Just(44), Just(43), Just(60), any::<u8>()],
-            0..24
-        ),
+        proptest::collection::vec(prop_oneof![Just(0), Just(44), Just(43), Just(60), any::<u8>()], 0..24),
     ];
     (any::<[u8; 12]>(), proptest::collection::vec(piece, 0..12))
         .prop_map(|(macs, pieces)| [&macs[..], &pieces.concat()].concat())

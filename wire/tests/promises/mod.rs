@@ -17,10 +17,7 @@ pub(crate) fn check(input: &[u8]) {
 fn check_frame(head: &[u8], frame_bytes: u32) {
     let parsed = parse(head, frame_bytes);
     let (offset, l3_bytes) = (u32::from(parsed.ip_offset), u32::from(parsed.l3_bytes));
-    assert!(
-        offset + l3_bytes <= frame_bytes,
-        "{parsed:?} leaves its {frame_bytes} bytes"
-    );
+    assert!(offset + l3_bytes <= frame_bytes, "{parsed:?} leaves its {frame_bytes} bytes");
     match parsed.kind {
         Kind::Ipv4 | Kind::Ipv6 => assert!(parsed.is_ip()),
         Kind::Bad(_) | Kind::NotIp(_) => {
@@ -41,16 +38,8 @@ fn check_mark(head: &[u8], frame_bytes: u32) {
     assert!(parsed.l3_bytes >= least, "{parsed:?} is shorter than its header");
     let mut marked = head.to_vec();
     let changed = set_ce(&mut marked[header..]);
-    assert_eq!(
-        changed,
-        matches!(parsed.ecn_bits(), 1 | 2),
-        "Not-ECT and CE stay, the rest is marked"
-    );
+    assert_eq!(changed, matches!(parsed.ecn_bits(), 1 | 2), "Not-ECT and CE stay, the rest is marked");
     let again = parse(&marked, frame_bytes);
     assert_eq!(again.ecn_bits(), if changed { 3 } else { parsed.ecn_bits() });
-    assert_eq!(
-        (again.kind, again.l3_bytes),
-        (parsed.kind, parsed.l3_bytes),
-        "a mark changes nothing else"
-    );
+    assert_eq!((again.kind, again.l3_bytes), (parsed.kind, parsed.l3_bytes), "a mark changes nothing else");
 }
