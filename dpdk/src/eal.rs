@@ -31,6 +31,7 @@ use lcore::{Job, MainLcore};
 pub(crate) use check::{argument, name_of, pci_address};
 pub use lcore::{LcoreHandle, LcorePanic, RegisteredThread, current_lcore};
 pub use log::{LogTo, log_tail};
+pub(crate) use log::{mark, since};
 pub use options::{EalOptions, Lcore, Memory};
 
 /// Whether this process has started EAL.

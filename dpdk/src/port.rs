@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex};
 
 use dpdk_sys as sys;
 
-use crate::eal::{Eal, Shared, log_tail, name_of, pci_address};
+use crate::eal::{Eal, Shared, log_tail, mark, name_of, pci_address, since};
 use crate::error::PortError;
 use crate::pool::Mempool;
 use crate::ring::{Consumer, Producer};
@@ -55,6 +55,8 @@ pub struct Port {
     state: State,
     rx_queues: u16,
     tx_queues: u16,
+    /// Where EAL's log stood when the last step began.
+    log_mark: usize,
     /// One clone for each queue handle that is out.
     lease: Arc<Lease>,
     /// One at a time asks the driver about the port: DPDK promises no more of its control functions.
@@ -128,6 +130,7 @@ impl Port {
             state: State::Opened,
             rx_queues: 0,
             tx_queues: 0,
+            log_mark: mark(),
             lease: Arc::new(Lease),
             asking: Mutex::new(()),
             interface: None,
@@ -157,6 +160,7 @@ impl Port {
         if self.state != State::Configured {
             return Err(self.wrong_state("started"));
         }
+        self.log_mark = mark();
         // SAFETY: the port is configured and its queues are set up.
         let result = unsafe { sys::rte_eth_dev_start(self.id) };
         self.accept(result, "start")?;
@@ -177,6 +181,7 @@ impl Port {
         if queues > 0 {
             return Err(PortError::QueuesInUse { device: self.device.clone(), queues });
         }
+        self.log_mark = mark();
         // SAFETY: the port runs and nobody polls it.
         let result = unsafe { sys::rte_eth_dev_stop(self.id) };
         self.accept(result, "stop")?;
@@ -189,7 +194,11 @@ impl Port {
             return Ok(());
         }
         let (device, driver) = (self.device.clone(), self.driver.clone());
-        Err(PortError::Refused { device, driver, step, reason: reason(result) })
+        let mut reason = reason(result);
+        if let Some(line) = since(self.log_mark).last() {
+            reason = format!("{reason}; it said \"{}\"", without_function(line));
+        }
+        Err(PortError::Refused { device, driver, step, reason })
     }
 
     fn wrong_state(&self, action: &'static str) -> PortError {

@@ -8,7 +8,7 @@ use core::ffi::c_char;
 use std::collections::VecDeque;
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use dpdk_sys as sys;
 
@@ -27,12 +27,34 @@ pub enum LogTo {
     Stderr,
 }
 
-static TAIL: Mutex<VecDeque<String>> = Mutex::new(VecDeque::new());
+static TAIL: Mutex<Tail> = Mutex::new(Tail { lines: VecDeque::new(), written: 0 });
 static TO_STDERR: AtomicBool = AtomicBool::new(false);
+
+struct Tail {
+    lines: VecDeque<String>,
+    /// Lines ever written.
+    written: usize,
+}
+
+fn tail() -> MutexGuard<'static, Tail> {
+    TAIL.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// The last lines of the log, oldest first.
 pub fn log_tail() -> Vec<String> {
-    TAIL.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+    tail().lines.iter().cloned().collect()
+}
+
+/// Lines written so far, for [`since`].
+pub(crate) fn mark() -> usize {
+    tail().written
+}
+
+/// The lines written since then, as far as they are kept.
+pub(crate) fn since(mark: usize) -> Vec<String> {
+    let tail = tail();
+    let new = tail.written.saturating_sub(mark);
+    tail.lines.iter().skip(tail.lines.len().saturating_sub(new)).cloned().collect()
 }
 
 /// Takes over EAL's log.
@@ -45,7 +67,7 @@ pub(crate) fn open(to: LogTo) {
 
 unsafe extern "C" fn write(level: u32, text: *const c_char, length: usize) {
     // SAFETY: the stream passes a buffer of `length` bytes that lives through the call
-    // (test: `the_log_of_a_failure_is_kept`).
+    // (test: `vdevs_with_typing_mistakes`, one of which only the log tells).
     let bytes = unsafe { core::slice::from_raw_parts(text.cast::<u8>(), length) };
     if level <= CRITICAL || TO_STDERR.load(Ordering::Relaxed) {
         let _ = std::io::stderr().write_all(bytes);
@@ -54,11 +76,31 @@ unsafe extern "C" fn write(level: u32, text: *const c_char, length: usize) {
 }
 
 fn keep(text: &str) {
-    let mut tail = TAIL.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut tail = tail();
     for line in text.lines().map(str::trim_end).filter(|line| !line.is_empty()) {
-        if tail.len() == LINES {
-            tail.pop_front();
+        if tail.lines.len() == LINES {
+            tail.lines.pop_front();
         }
-        tail.push_back(line.to_owned());
+        tail.lines.push_back(line.to_owned());
+        tail.written += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tail_is_kept_and_what_is_new_in_it_is_known() {
+        let before = mark();
+        keep("one\n\ntwo \n");
+        assert_eq!(since(before), ["one", "two"]);
+        let before = mark();
+        assert!(since(before).is_empty());
+        (0..LINES + 50).for_each(|n| keep(&n.to_string()));
+        assert_eq!((log_tail().len(), since(before).len()), (LINES, LINES));
+        assert_eq!(log_tail().last(), Some(&(LINES + 49).to_string()));
+        keep("last");
+        assert_eq!(since(mark() - 1), ["last"]);
     }
 }

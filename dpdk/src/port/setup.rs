@@ -9,6 +9,7 @@ use core::ffi::c_uint;
 use dpdk_sys as sys;
 
 use super::{Configured, MtuOutcome, Port, PortOptions, State, options, reason};
+use crate::eal::mark;
 use crate::error::PortError;
 use crate::pool::Mempool;
 
@@ -23,6 +24,7 @@ impl Port {
         if self.state == State::Started {
             return Err(self.wrong_state("configured"));
         }
+        self.log_mark = mark();
         let info = self.info()?;
         self.check_queues(options, pools, &info)?;
         let (mut conf, rss) = options::device_conf(options, pools, &info);

@@ -120,6 +120,14 @@ fn arguments_of_vdevs() {
     Case::new("vdev", "net_memif0,role=nosuch").and("open", "net_memif0").is_answered_by(
         "port \"net_memif0\" does not exist: its driver said \"Unknown role: nosuch.\"; check `device`",
     );
+    let socket = std::env::temp_dir().join("sluice-nobody-listens.sock");
+    let answer = Case::new("vdev", &format!("net_memif0,socket-abstract=no,socket={}", socket.display()))
+        .and("open", "net_memif0")
+        .answer();
+    assert!(
+        answer.contains("Operation not permitted (os error 1); it said \"Failed to connect socket: "),
+        "{answer}"
+    );
     Case::new("vdev", "net_null0").and("open", "net_null1").is_answered_by(
         "port \"net_null1\" does not exist: it was not among the devices given at start, or no DPDK driver took it; check \
          `device`",
