@@ -172,7 +172,8 @@ impl Writer {
                     drop(reply.send(answer));
                 }
             }
-            Err(problem) if group.len() == 1 => {
+            // alone, or for want of an answer that none of them would get
+            Err(problem) if group.len() == 1 || problem.status == StatusCode::SERVICE_UNAVAILABLE => {
                 for (_, reply) in group {
                     drop(reply.send(Err(problem.clone())));
                 }

@@ -29,6 +29,14 @@ pub enum LaunchError {
         /// At least.
         least: u32,
     },
+    /// An lcore ended by a bug.
+    #[error("lcore {lcore} died: {panic}")]
+    Died {
+        /// Which.
+        lcore: u32,
+        /// What it said.
+        panic: String,
+    },
     /// More ports than a packet can name.
     #[error("{0} ports are more than 255")]
     TooManyPorts(usize),

@@ -34,7 +34,7 @@ impl Handle {
             pi_update: histogram(&inner.control.pass.totals()),
             subscribers: SubscriberCounts {
                 configured: inner.configured.load(Relaxed),
-                active: inner.held.iter().map(|held| held.active.load(Relaxed)).sum(),
+                active: active(inner),
             },
             dpdk: dpdk::version(),
         }
@@ -52,9 +52,9 @@ impl Handle {
 
     /// Lcores.
     pub fn lcores(&self) -> Vec<LcoreState> {
-        let watch = self.0.watch();
+        let watches = self.0.lcore_watches();
         let states = self.0.lcores.iter().enumerate().map(|(index, lcore)| {
-            let seen = watch.lcores.get(index).copied().unwrap_or_default();
+            let seen = watches.get(index).copied().unwrap_or_default();
             LcoreState {
                 lcore: lcore.lcore.id,
                 cpu: lcore.lcore.cpu,
@@ -64,10 +64,20 @@ impl Handle {
                 stalled: seen.stalled,
                 stalls: seen.stalls,
                 longest_gap_us: lcore.longest_gap().0 / 1_000,
+                long_gaps: lcore.long_gaps(),
             }
         });
         states.collect()
     }
+}
+
+/// Subscribers with packets queued: those of the direction in which more of them have. One that waits in the other
+/// direction only may be missed, since its two queues belong to different lcores.
+fn active(inner: &Inner) -> u64 {
+    let in_direction = |place: usize| -> u64 {
+        inner.held.iter().filter_map(|held| held.active.get(place)).map(|active| active.load(Relaxed)).sum()
+    };
+    in_direction(0).max(in_direction(1))
 }
 
 /// A direction as the interfaces name it.
@@ -148,7 +158,7 @@ fn port(entry: &PortEntry, shared: &engine::PortShared) -> PortState {
         ("ierrors", stats.ierrors),
         ("rx_nombuf", stats.rx_nombuf),
         ("oerrors", stats.oerrors),
-        ("link", entry.lost.get()),
+        ("link", entry.lost.iter().map(|lost| lost.get()).sum()),
     ];
     PortState {
         name: entry.config.name.clone(),

@@ -7,18 +7,18 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 use aqm::{BitsPerSec, Nanos};
 use dpdk::{Mempool, Port};
 use engine::{
-    Change, OverloadEvent, PortShared, QueueId, QueueSnapshot, RecordEdit, Registry, RegistryError,
+    Change, OverloadEvent, PortShared, QueueId, QueueSnapshot, RecordEdit, Registry, RegistryError, Routed,
     RxCounters, ShardCounters, Ticket,
 };
 use mem::Tsc;
 use model::Subscriber;
-use model::stats::{DirectionStats, EventKind, SubscriberStats};
+use model::stats::{DirectionStats, EventKind, LcoreRole, SubscriberStats};
 
 use crate::control::ControlCounters;
 use crate::error::ApplyError;
@@ -28,7 +28,7 @@ use crate::lcore::{LcoreShared, Phase, PhaseCell, STALL};
 use crate::memory::RING;
 use crate::rx::{BURST, PortCounters};
 use crate::tx::{Held, Order, Reply};
-use crate::watch::Watch;
+use crate::watch::{self, LcoreWatches, Watch};
 
 /// Longest wait for an lcore to take or answer something.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -46,7 +46,8 @@ pub(crate) struct PortEntry {
     pub(crate) port: Port,
     pub(crate) rx: Vec<Arc<PortCounters>>,
     pub(crate) tx: Vec<Arc<PortCounters>>,
-    pub(crate) lost: Arc<engine::Counter>,
+    /// One for each shard.
+    pub(crate) lost: Vec<Arc<engine::Counter>>,
 }
 
 /// All that is shared.
@@ -63,6 +64,8 @@ pub(crate) struct Inner {
     pub(crate) pools: Vec<Mempool>,
     pub(crate) desk: Mutex<Desk>,
     pub(crate) watch: Mutex<Watch>,
+    /// Never held while waiting for an lcore.
+    pub(crate) lcore_watches: Mutex<LcoreWatches>,
     /// Overload episodes, down and up.
     pub(crate) episodes: [AtomicU64; 2],
     pub(crate) configured: AtomicU64,
@@ -74,6 +77,8 @@ pub(crate) struct Desk {
     pub(crate) shards: Vec<ShardDesk>,
     pub(crate) overloads: rtrb::Consumer<OverloadEvent>,
     pub(crate) leaving: VecDeque<Leaving>,
+    /// What undoes changes that failed halfway, for a shard each.
+    pub(crate) debts: VecDeque<(usize, Change)>,
 }
 
 /// The control side's ends of a shard's rings.
@@ -82,18 +87,41 @@ pub(crate) struct ShardDesk {
     pub(crate) replies: rtrb::Consumer<Reply>,
 }
 
-/// Removals on their way: first until no packet can come for them, then until the shards have applied them.
+/// Removals on their way: first until no packet can come for them, then until the shards have applied them. There
+/// are no more of them than ids.
 pub(crate) struct Leaving {
     after: Vec<(usize, Change)>,
     ticket: Ticket,
-    /// Loops that each lcore must have made.
+    /// Loops that each packet lcore must have made.
     until: Vec<u64>,
     sent: bool,
+}
+
+impl Leaving {
+    /// Sends as many as find room; whether that was all.
+    fn send(&mut self, shards: &mut [ShardDesk]) -> bool {
+        while let Some(&(shard, change)) = self.after.last() {
+            let Some(shard) = shards.get_mut(shard) else { return false };
+            if shard.orders.push(Order::Change(change)).is_err() {
+                return false;
+            }
+            self.after.pop();
+        }
+        true
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // what a panicking caller left is still sound: plans change nothing until they are committed
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn if_free<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+    match mutex.try_lock() {
+        Ok(guard) => Some(guard),
+        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    }
 }
 
 #[expect(
@@ -117,6 +145,10 @@ impl Inner {
         lock(&self.watch)
     }
 
+    pub(crate) fn lcore_watches(&self) -> MutexGuard<'_, LcoreWatches> {
+        lock(&self.lcore_watches)
+    }
+
     /// Waits until `done`, at most `PATIENCE`; whether it was.
     pub(crate) fn wait(&self, mut done: impl FnMut() -> bool) -> bool {
         let end = self.now() + Nanos(u64::try_from(PATIENCE.as_nanos()).unwrap_or(u64::MAX));
@@ -124,20 +156,24 @@ impl Inner {
             if done() {
                 return true;
             }
-            if self.now() > end {
+            if self.now() > end || self.phase.get() != Phase::Run {
                 return false;
             }
             pause();
         }
     }
 
-    /// Loops each lcore will have made once it has made `more`.
+    /// Loops each packet lcore will have made once it has made `more`. The control lcore holds no packet.
     fn rounds_from_now(&self, more: u64) -> Vec<u64> {
-        self.lcores.iter().map(|lcore| lcore.rounds() + more).collect()
+        self.packet_lcores().map(|lcore| lcore.rounds() + more).collect()
     }
 
     fn have_passed(&self, until: &[u64]) -> bool {
-        self.lcores.iter().zip(until).all(|(lcore, &until)| lcore.rounds() >= until)
+        self.packet_lcores().zip(until).all(|(lcore, &until)| lcore.rounds() >= until)
+    }
+
+    fn packet_lcores(&self) -> impl Iterator<Item = &LcoreShared> {
+        self.lcores.iter().map(AsRef::as_ref).filter(|lcore| lcore.role != LcoreRole::Control)
     }
 
     /// Lcores that have not been seen for too long, or not yet.
@@ -146,6 +182,22 @@ impl Inner {
             .iter()
             .map(AsRef::as_ref)
             .filter(move |lcore| lcore.last_seen().is_none_or(|at| now.since(at) > STALL))
+    }
+
+    /// Whether no RX lcore puts anything into a ring any more.
+    pub(crate) fn rx_has_ended(&self) -> bool {
+        self.lcores.iter().filter(|lcore| lcore.role == LcoreRole::Rx).all(|lcore| lcore.has_ended())
+    }
+
+    /// An lcore that ended before it was told to.
+    pub(crate) fn dead(&self) -> Option<&LcoreShared> {
+        let running = self.phase.get() == Phase::Run;
+        self.lcores.iter().map(AsRef::as_ref).find(|lcore| running && lcore.has_ended())
+    }
+
+    /// Whether every lcore that owns a shard has been seen lately.
+    fn shards_answer(&self) -> bool {
+        self.silent(self.now()).all(|lcore| lcore.shard.is_none())
     }
 
     /// Sends an order, waiting for room.
@@ -172,20 +224,18 @@ impl Inner {
         if plan.is_empty() {
             return Ok(());
         }
-        if !self.wait(|| self.silent(self.now()).next().is_none()) {
+        if !self.wait(|| self.shards_answer() && self.pay_debts(desk)) {
             return Err(ApplyError::Unavailable("an lcore does not answer"));
         }
-        for routed in plan.before() {
-            let sent = desk
-                .shards
-                .get_mut(routed.shard)
-                .is_some_and(|shard| self.send(shard, Order::Change(routed.change)));
-            if !sent {
-                return Err(ApplyError::Unavailable("an lcore takes no changes"));
-            }
-        }
-        if !self.settle(desk) {
-            return Err(ApplyError::Unavailable("an lcore does not apply changes"));
+        if let Err(sent) = self.prepare(desk, plan.before()) {
+            // the lcore may take them yet: behind them goes what undoes them
+            let undo = plan
+                .before()
+                .iter()
+                .take(sent)
+                .map(|routed| (routed.shard, desk.registry.present(routed.change)));
+            desk.debts.extend(undo);
+            return Err(ApplyError::Unavailable("an lcore does not take changes"));
         }
         let committed = desk.registry.commit(plan).map_err(refused)?;
         self.configured.store(desk.registry.len() as u64, Relaxed);
@@ -197,38 +247,64 @@ impl Inner {
         Ok(())
     }
 
+    /// Sends what the shards must have applied before a commit and waits until they have; else how many were sent.
+    fn prepare(&self, desk: &mut Desk, changes: &[Routed]) -> Result<(), usize> {
+        for (sent, routed) in changes.iter().enumerate() {
+            let shard = desk.shards.get_mut(routed.shard);
+            if !shard.is_some_and(|shard| self.send(shard, Order::Change(routed.change))) {
+                return Err(sent);
+            }
+        }
+        if self.settle(desk) { Ok(()) } else { Err(changes.len()) }
+    }
+
+    /// Sends what undoes a change that failed halfway; whether all of it is sent.
+    fn pay_debts(&self, desk: &mut Desk) -> bool {
+        while let Some(&(shard, change)) = desk.debts.front() {
+            let Some(shard) = desk.shards.get_mut(shard) else { return false };
+            if shard.orders.push(Order::Change(change)).is_err() {
+                return false;
+            }
+            desk.debts.pop_front();
+        }
+        true
+    }
+
     /// Moves removals on: regular work.
     pub(crate) fn see_off(&self, desk: &mut Desk) {
-        while let Some(first) = desk.leaving.front_mut() {
+        self.pay_debts(desk);
+        let Desk { registry, shards, leaving, .. } = desk;
+        for group in leaving.iter_mut().filter(|group| !group.sent) {
+            if !self.have_passed(&group.until) || !group.send(shards) {
+                break;
+            }
+            group.sent = true;
+            group.until.clear();
+        }
+        let taken = shards.iter().all(|shard| shard.orders.slots() == shard.orders.buffer().capacity());
+        while let Some(first) = leaving.front_mut().filter(|group| group.sent && taken) {
+            if first.until.is_empty() {
+                // taken, and one loop later applied
+                first.until = self.rounds_from_now(1);
+            }
             if !self.have_passed(&first.until) {
                 return;
             }
-            if first.sent {
-                desk.registry.release(first.ticket);
-                desk.leaving.pop_front();
-                continue;
-            }
-            while let Some(&(shard, change)) = first.after.last() {
-                let Some(shard) = desk.shards.get_mut(shard) else {
-                    return;
-                };
-                if shard.orders.push(Order::Change(change)).is_err() {
-                    // the ring is full: go on from here next time
-                    return;
-                }
-                first.after.pop();
-            }
-            first.sent = true;
-            // an order in a full ring is taken within as many loops as the ring has places
-            let most = desk.shards.iter().map(|shard| shard.orders.buffer().capacity()).max().unwrap_or(0);
-            first.until = self.lcores.iter().map(|lcore| lcore.rounds() + most as u64 + 1).collect();
+            registry.release(first.ticket);
+            leaving.pop_front();
         }
+        registry.reap();
     }
 
     /// One snapshot by the lcore that owns the id; nothing if it is not in use or its lcore does not answer.
     fn snapshot(&self, desk: &mut Desk, id: QueueId) -> Option<QueueSnapshot> {
         let shards = desk.shards.len();
-        let shard = desk.shards.get_mut(id.0 as usize % shards.max(1))?;
+        let index = id.0 as usize % shards.max(1);
+        let now = self.now();
+        if self.silent(now).any(|lcore| lcore.shard.is_some_and(|shard| shard as usize == index)) {
+            return None;
+        }
+        let shard = desk.shards.get_mut(index)?;
         // an answer to a question whose asker gave up
         while shard.replies.pop().is_ok() {}
         if !self.send(shard, Order::Snapshot(id)) {
@@ -252,10 +328,9 @@ impl Inner {
 fn refused(error: RegistryError) -> ApplyError {
     match error {
         RegistryError::Full { capacity, .. } => ApplyError::Full { capacity: u64::from(capacity) },
-        RegistryError::UnknownProfile { ref id, .. } | RegistryError::UnknownPort { ref id, .. } => {
-            ApplyError::Refused { id: id.clone(), reason: error.to_string() }
+        error => {
+            ApplyError::Refused { id: error.id().unwrap_or_default().to_owned(), reason: error.to_string() }
         }
-        error => ApplyError::Refused { id: String::new(), reason: error.to_string() },
     }
 }
 
@@ -277,11 +352,16 @@ impl Handle {
     /// Regular work, about ten times a second: watches lcores and links, sees removals off; what happened.
     pub fn tick(&self) -> Vec<EventKind> {
         let mut events = self.watch_links();
-        let mut desk = self.0.desk();
-        self.0.see_off(&mut desk);
-        self.overload_events(&mut desk, &mut events);
-        drop(desk);
-        self.0.watch().look(&self.0);
+        let inner = &self.0;
+        watch::look(&mut inner.lcore_watches(), &inner.lcores, inner.now());
+        // who holds these may be waiting for an lcore that has stalled: next time, then
+        if let Some(mut desk) = if_free(&inner.desk) {
+            inner.see_off(&mut desk);
+            self.overload_events(&mut desk, &mut events);
+        }
+        if let Some(mut watch) = if_free(&inner.watch) {
+            watch.sweep_if_due(inner);
+        }
         events
     }
 
@@ -296,7 +376,8 @@ impl Handle {
                 events.push(EventKind::Link { port, up: link.up, speed_bps });
             }
             let rate = PortShared::shaper_rate(entry.config.rate_bps, link.speed_bps.map(BitsPerSec));
-            if link.up && rate != shared.rate() {
+            // a link that tells no speed keeps the rate it had
+            if link.up && rate.is_some() && rate != shared.rate() {
                 shared.set_rate(rate);
             }
         }
@@ -310,12 +391,16 @@ impl Handle {
                 continue;
             };
             let (id, dir) = (name.to_owned(), shown(direction));
+            let [down, up] = &self.0.episodes;
+            let counter = if direction == engine::Direction::Down { down } else { up };
             events.push(match event {
-                OverloadEvent::Start { .. } => EventKind::OverloadStart { id, dir },
+                OverloadEvent::Start { .. } => {
+                    counter.fetch_add(1, Relaxed);
+                    EventKind::OverloadStart { id, dir }
+                }
                 OverloadEvent::End { duration, episodes, .. } => {
-                    let [down, up] = &self.0.episodes;
-                    let counter = if direction == engine::Direction::Down { down } else { up };
-                    counter.fetch_add(u64::from(episodes), Relaxed);
+                    // the first was counted when it was reported as begun
+                    counter.fetch_add(u64::from(episodes).saturating_sub(1), Relaxed);
                     EventKind::OverloadEnd { id, dir, lasted_ms: duration.0 / 1_000_000 }
                 }
             });

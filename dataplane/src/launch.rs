@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use dpdk::{Consumer, Eal, LcoreHandle, Producer, TxQueue};
 use engine::{
@@ -30,8 +31,6 @@ use crate::rx::{RxPort, RxShared, RxWorker};
 use crate::tx::{self, Held, Order, TxPort, TxWorker};
 use crate::watch::Watch;
 
-/// Queue ids of all shards together: two a subscriber and two a port.
-const CAPACITY: u32 = 1 << 17;
 /// Orders that may wait for a shard.
 const ORDERS: usize = 1 << 14;
 /// Answers that may wait for the control side.
@@ -54,28 +53,53 @@ impl Plane {
         self.handle.clone()
     }
 
-    /// Returns when every lcore has ended. An lcore that died is logged; the others forward on.
-    pub fn wait(self) {
+    /// Returns when every lcore has ended. One that dies takes the others along, so that whoever watches the process
+    /// starts it anew: a box that forwards by halves serves nobody.
+    pub fn wait(self) -> Result<(), LaunchError> {
+        let inner = &self.handle.0;
+        while inner.phase.get() == Phase::Run {
+            if let Some(dead) = inner.dead() {
+                tracing::error!(
+                    lcore = dead.lcore.id,
+                    role = dead.role.label(),
+                    "an lcore has died: stopping"
+                );
+                inner.phase.advance(Phase::Drain);
+            }
+            nap();
+        }
+        let mut outcome = Ok(());
         for lcore in self.packet_lcores {
-            report(lcore);
+            outcome = outcome.and(join(lcore));
         }
-        self.handle.0.phase.advance(Phase::Stop);
+        inner.phase.advance(Phase::Stop);
         if let Some(lcore) = self.control_lcore {
-            report(lcore);
+            outcome = outcome.and(join(lcore));
         }
+        outcome
     }
 }
 
-fn report(lcore: LcoreHandle<()>) {
+fn join(lcore: LcoreHandle<()>) -> Result<(), LaunchError> {
     let id = lcore.lcore();
-    if let Err(panic) = lcore.join() {
-        tracing::error!(lcore = id, %panic, "an lcore has died");
-    }
+    lcore.join().map_err(|panic| LaunchError::Died { lcore: id, panic: panic.to_string() })
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the thread that waits for the lcores looks at them now and then"
+)]
+fn nap() {
+    std::thread::sleep(Duration::from_millis(50));
 }
 
 /// Starts EAL, ports and lcores.
 pub fn launch(config: &Config) -> Result<Plane, LaunchError> {
     let buffers = memory::buffers(config);
+    // told here in the operator's words, before a pool trips over it in its own
+    let descriptors = config.ports.iter().map(|port| memory::tx_descriptors(port.rate_bps)).max();
+    memory::shard_share(config, buffers, descriptors.unwrap_or(0))
+        .map_err(|least| LaunchError::FewBuffers { buffers, least })?;
     let eal = open::eal(config, buffers)?;
     let opened = open::ports(&eal, config, buffers)?;
     on(config, eal, opened)
@@ -83,8 +107,14 @@ pub fn launch(config: &Config) -> Result<Plane, LaunchError> {
 
 /// Starts lcores on opened ports.
 pub(crate) fn on(config: &Config, eal: Eal, opened: Opened) -> Result<Plane, LaunchError> {
-    let parts = Builder::new(config, CAPACITY, &eal, &opened)?.build(&eal, opened)?;
+    let parts = Builder::new(config, capacity(config), &eal, &opened)?.build(&eal, opened)?;
     start(eal, config, parts)
+}
+
+/// Queue ids of all shards together: two a subscriber and two a port.
+fn capacity(config: &Config) -> u32 {
+    let ports = u32::try_from(config.ports.len()).unwrap_or(u32::MAX);
+    config.dataplane.subscribers.saturating_add(ports).saturating_mul(2)
 }
 
 /// All that runs, not yet running.
@@ -192,6 +222,7 @@ impl<'a> Builder<'a> {
             shards: shards.into_iter().map(|shard| shard.desk).collect(),
             overloads,
             leaving: VecDeque::new(),
+            debts: VecDeque::new(),
         };
         for routed in create {
             if let Some(shard) = desk.shards.get_mut(routed.shard) {
@@ -212,6 +243,7 @@ impl<'a> Builder<'a> {
             pools: opened.pools.into_values().collect(),
             desk: Mutex::new(desk),
             watch: Mutex::new(Watch::default()),
+            lcore_watches: Mutex::default(),
             episodes: <[AtomicU64; 2]>::default(),
             configured: AtomicU64::new(0),
         })
@@ -240,7 +272,8 @@ impl<'a> Builder<'a> {
         });
         let ports = queues.into_iter().zip(&opened.entries).zip(0..).map(|((queue, entry), id)| {
             let counters = entry.tx.get(index as usize).map(Arc::clone).unwrap_or_default();
-            TxPort::new(PortId(id), queue, counters, Arc::clone(&entry.lost))
+            let lost = entry.lost.get(index as usize).map(Arc::clone).unwrap_or_default();
+            TxPort::new(PortId(id), queue, counters, lost)
         });
         let (orders, from_control) = rtrb::RingBuffer::new(ORDERS);
         let (to_control, replies) = rtrb::RingBuffer::new(REPLIES);

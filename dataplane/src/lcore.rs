@@ -4,7 +4,7 @@
 //! Invariant: an lcore's figures have one writer, that lcore; anybody reads them.
 
 use std::sync::atomic::{
-    AtomicU8, AtomicU64,
+    AtomicBool, AtomicU8, AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
 };
 
@@ -16,6 +16,8 @@ use model::stats::LcoreRole;
 
 /// An lcore that has not looped for this long counts as stalled.
 pub(crate) const STALL: Nanos = Nanos::from_millis(500);
+/// A gap between two loops that subscribers can feel: twice the native ramp of L.
+const LONG_GAP: Nanos = Nanos::from_micros(2_000);
 
 /// What the lcores are to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +67,9 @@ struct Seen {
     rounds: AtomicU64,
     busy: Counter,
     longest_gap: AtomicU64,
+    /// Gaps of at least `LONG_GAP`.
+    long_gaps: Counter,
+    ended: AtomicBool,
 }
 
 impl LcoreShared {
@@ -85,6 +90,21 @@ impl LcoreShared {
     /// Time spent in loops that found work.
     pub(crate) fn busy(&self) -> Nanos {
         Nanos(self.seen.busy.get())
+    }
+
+    /// Times that at least `LONG_GAP` lay between two loops.
+    pub(crate) fn long_gaps(&self) -> u64 {
+        self.seen.long_gaps.get()
+    }
+
+    /// Notes that it loops no more.
+    pub(crate) fn end(&self) {
+        self.seen.ended.store(true, Release);
+    }
+
+    /// Whether it loops no more.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.seen.ended.load(Acquire)
     }
 
     /// Longest time between two loops.
@@ -117,6 +137,9 @@ impl<'a> Pulse<'a> {
             if gap > self.longest {
                 self.longest = gap;
                 seen.longest_gap.store(gap.0, Relaxed);
+            }
+            if gap >= LONG_GAP {
+                seen.long_gaps.add(1);
             }
             if self.worked {
                 seen.busy.add(gap.0);

@@ -78,10 +78,16 @@ pub(crate) fn shard_share(config: &Config, buffers: u32, tx_descriptors: u16) ->
     Ok(u32::try_from((u64::from(buffers) - fixed) / u64::from(shards)).unwrap_or(u32::MAX))
 }
 
-/// Descriptors of a tx queue: full packets of 100 us at the port's rate.
+/// Fewest and most descriptors of a tx queue; below the fewest, drivers refuse.
+const TX_DESCRIPTORS: (u64, u64) = (32, 1024);
+
+/// Descriptors of a tx queue: at most 100 us of full packets at the port's rate, but never fewer than drivers take.
 pub(crate) fn tx_descriptors(rate_bps: Option<u64>) -> u16 {
     let packets = rate_bps.unwrap_or(ASSUMED_BPS) / 8 / 1538 / 10_000;
-    u16::try_from(packets.next_power_of_two()).unwrap_or(u16::MAX).clamp(64, 1024)
+    let (fewest, most) = TX_DESCRIPTORS;
+    // drivers want a power of two
+    let rounded = 1 << packets.max(1).ilog2();
+    u16::try_from(rounded.clamp(fewest, most)).unwrap_or(u16::MAX)
 }
 
 #[cfg(test)]
@@ -89,10 +95,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tx_ring_holds_no_more_than_100_us_of_full_packets() {
-        assert_eq!(tx_descriptors(Some(100_000_000_000)), 1024);
-        assert_eq!(tx_descriptors(Some(10_000_000_000)), 128);
-        assert_eq!(tx_descriptors(Some(1_000_000)), 64);
-        assert_eq!(tx_descriptors(None), 128);
+    fn a_tx_ring_holds_no_more_than_100_us_of_full_packets_where_drivers_can() {
+        for bps in [10_000_000_000_u64, 25_000_000_000, 40_000_000_000, 100_000_000_000, 400_000_000_000] {
+            let held_ns = u64::from(tx_descriptors(Some(bps))) * 1538 * 8 * 1_000_000_000 / bps;
+            assert!(held_ns <= 100_000, "{bps}: {held_ns} ns");
+        }
+        for bps in [1_000_000, 1_000_000_000] {
+            assert_eq!(tx_descriptors(Some(bps)), 32, "{bps}");
+        }
+        assert_eq!(tx_descriptors(None), 64, "as one of 10 Gb/s");
+    }
+
+    #[test]
+    fn without_huge_pages_each_buffer_takes_a_page() {
+        assert!(mb(65_536, false) >= 256 + 64);
+        assert!(mb(65_536, true) < 256);
     }
 }

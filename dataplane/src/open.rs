@@ -29,7 +29,8 @@ pub(crate) fn eal(config: &Config, buffers: u32) -> Result<Eal, LaunchError> {
         // the first is EAL's main lcore
         Lcores::Split { control, rx, tx } => [control].into_iter().chain(rx).chain(tx).map(lcore).collect(),
     };
-    let (huge, plain) = (memory::mb(buffers, true), memory::mb(buffers, false));
+    let nodes = if config.ports.iter().any(|port| is_pci(&port.device)) { numa_nodes() } else { 1 };
+    let (huge, plain) = (memory::mb(buffers, true) * nodes, memory::mb(buffers, false) * nodes);
     let memory = match config.dataplane.hugepages {
         HugePages::Require => Memory::Huge { mb: huge },
         HugePages::Never => Memory::NoHuge { mb: plain },
@@ -47,6 +48,13 @@ pub(crate) fn eal(config: &Config, buffers: u32) -> Result<Eal, LaunchError> {
     }
     options.extra.clone_from(&config.dataplane.eal_args);
     Ok(Eal::init(&options)?)
+}
+
+/// NUMA nodes of this machine: each may get a pool.
+fn numa_nodes() -> u32 {
+    let nodes =
+        (0..64).filter(|node| std::path::Path::new(&format!("/sys/devices/system/node/node{node}")).exists());
+    u32::try_from(nodes.count()).unwrap_or(1).max(1)
 }
 
 /// Whether a device is a PCI address (`0000:3b:00.0` or `3b:00.0`) rather than a vdev.
@@ -67,7 +75,7 @@ pub(crate) struct Opened {
     queues: Vec<QueuesLeft>,
     /// By NUMA node.
     pub(crate) pools: BTreeMap<Option<u32>, Mempool>,
-    /// Buffers of all pools.
+    /// Buffers of the smallest pool: packets of any port may fill what the shards hold.
     pub(crate) buffers: u32,
     /// Most descriptors of a tx queue.
     pub(crate) tx_descriptors: u16,
@@ -163,11 +171,11 @@ impl Opened {
             port,
             rx: counters(queues.rx.len()),
             tx: counters(queues.tx.len()),
-            lost: Arc::default(),
+            lost: (0..memory::workers(config).1).map(|_| Arc::default()).collect(),
         });
         let (rx, tx) = (queues.rx.into_iter().map(Some).collect(), queues.tx.into_iter().map(Some).collect());
         self.queues.push((rx, tx));
-        self.buffers = self.pools.values().map(Mempool::buffers).sum();
+        self.buffers = self.pools.values().map(Mempool::buffers).min().unwrap_or(0);
         Ok(())
     }
 

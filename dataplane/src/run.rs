@@ -11,14 +11,12 @@ use aqm::Nanos;
 
 use crate::control::ControlWorker;
 use crate::handle::Inner;
-use crate::lcore::{Phase, Pulse};
+use crate::lcore::{LcoreShared, Phase, Pulse};
 use crate::rx::RxWorker;
 use crate::tx::TxWorker;
 
 /// How long draining may take; what waits then is dropped and counted.
 const DRAIN: Nanos = Nanos::from_secs(3);
-/// How long draining lasts at least, so that what RX has put into the rings comes out.
-const DRAIN_AT_LEAST: Nanos = Nanos::from_millis(1);
 /// Longest sleep of the control lcore between two passes.
 const NAP: Nanos = Nanos::from_millis(1);
 /// A pass that is due so soon is not worth a sleep, which may overrun by this much.
@@ -39,6 +37,7 @@ impl Job {
             return;
         };
         let pulse = Pulse::new(lcore);
+        let _ending = Ending(lcore);
         match self {
             Self::Rx(rx) => run_rx(inner, pulse, rx),
             Self::Tx(tx) => run_tx(inner, pulse, tx, |_| false),
@@ -48,6 +47,15 @@ impl Job {
                 control.poll(now, &|| inner.now()) || received
             }),
         }
+    }
+}
+
+/// Says that the lcore has ended, however it ends.
+struct Ending<'a>(&'a LcoreShared);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.end();
     }
 }
 
@@ -71,8 +79,8 @@ fn run_tx(inner: &Inner, mut pulse: Pulse<'_>, mut tx: Box<TxWorker>, mut before
             continue;
         }
         let drained = now.since(*draining_since.get_or_insert(now));
-        if drained > DRAIN || (drained > DRAIN_AT_LEAST && tx.waiting() == 0) {
-            tx.close();
+        if drained > DRAIN || (inner.rx_has_ended() && tx.waiting() == 0) {
+            tx.close(now);
             return;
         }
     }

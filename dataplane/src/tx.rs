@@ -7,6 +7,7 @@
 //! port, so the port's clock stops.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use aqm::Nanos;
 use dpdk::{Burst, Consumer, TxQueue};
@@ -105,8 +106,10 @@ pub(crate) struct TxWorker {
 /// What a shard holds, shown to others.
 #[derive(Debug, Default)]
 pub(crate) struct Held {
-    pub(crate) packets: std::sync::atomic::AtomicU64,
-    pub(crate) active: std::sync::atomic::AtomicU64,
+    /// Packets queued in the shard.
+    pub(crate) packets: AtomicU64,
+    /// Ids of subscribers with packets queued, down and up.
+    pub(crate) active: [AtomicU64; 2],
 }
 
 impl TxWorker {
@@ -127,26 +130,38 @@ impl TxWorker {
         let mut worked = self.take_in(now, probe);
         worked |= self.send_due(now, probe);
         worked |= self.obey(now);
-        self.held.packets.store(self.waiting(), std::sync::atomic::Ordering::Relaxed);
+        self.held.packets.store(self.shard.queued(), Relaxed);
+        for (shown, waiting) in self.held.active.iter().zip(self.shard.ids_waiting()) {
+            shown.store(waiting, Relaxed);
+        }
         probe.lap(Stage::Other);
         worked
     }
 
-    /// Packets in the shard and at the ports.
+    /// Packets in the rings, in the shard and at the ports.
     pub(crate) fn waiting(&self) -> u64 {
-        self.shard.queued() + self.ports.iter().map(|port| port.waiting.len() as u64).sum::<u64>()
+        let rings = self.rings.iter().map(|ring| u64::from(ring.len())).sum::<u64>();
+        let ports = self.ports.iter().map(|port| port.waiting.len() as u64).sum::<u64>();
+        rings + self.shard.queued() + ports
     }
 
     fn take_in(&mut self, now: Nanos, probe: &mut impl Probe) -> bool {
         let mut worked = false;
         for ring in &mut self.rings {
-            ring.dequeue(&mut self.incoming);
-            probe.lap(Stage::Ring);
-            worked |= !self.incoming.is_empty();
-            for mbuf in self.incoming.drain() {
-                self.shard.enqueue(now, MbufPacket::new(mbuf));
+            // an RX lcore may put in a burst from each port in a loop of its own
+            for _ in 0..self.ports.len().max(1) {
+                ring.dequeue(&mut self.incoming);
+                probe.lap(Stage::Ring);
+                worked |= !self.incoming.is_empty();
+                let full = self.incoming.is_full();
+                for mbuf in self.incoming.drain() {
+                    self.shard.enqueue(now, MbufPacket::new(mbuf));
+                }
+                probe.lap(Stage::Enqueue);
+                if !full {
+                    break;
+                }
             }
-            probe.lap(Stage::Enqueue);
         }
         worked
     }
@@ -214,11 +229,14 @@ impl TxWorker {
         })
     }
 
-    /// Ends: what could not be sent is dropped and counted by its port.
-    pub(crate) fn close(mut self) {
+    /// Ends: what waits still is dropped and counted as `link`, that of the rings and the shard by its queue, that of
+    /// a port by the port.
+    pub(crate) fn close(mut self, now: Nanos) {
+        while self.take_in(now, &mut ()) {}
         for port in &mut self.ports {
             port.send();
             port.drop_waiting();
+            self.shard.set_link(now, port.id, false);
         }
     }
 }

@@ -2,9 +2,11 @@
 //! What the control side remembers between two looks: how busy lcores were, which stalled, who used most.
 //!
 //! Invariant: usage is swept off the lcores only while somebody asks for `top`; otherwise an idle subscriber costs
-//! nothing.
+//! nothing. Whoever holds [`LcoreWatches`] waits for no lcore, so a stall is seen however many callers wait for the
+//! lcore that stalled.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
 use aqm::Nanos;
@@ -12,7 +14,7 @@ use engine::QueueId;
 use model::stats::{Direction, TopBy, TopEntry, TopQuery};
 
 use crate::handle::{Desk, Handle, Inner};
-use crate::lcore::STALL;
+use crate::lcore::{LcoreShared, STALL};
 use crate::tx::{Order, Reply, SWEEP};
 use crate::usage::Usage;
 
@@ -35,6 +37,38 @@ pub(crate) struct LcoreWatch {
     pub(crate) stalls: u64,
     busy: Nanos,
     at: Nanos,
+    /// When it was first looked at: one that has not begun by then has as long as one that stops.
+    first: Option<Nanos>,
+}
+
+impl LcoreWatch {
+    /// Looks again.
+    fn look(&mut self, lcore: &LcoreShared, now: Nanos) {
+        let first = *self.first.get_or_insert(now);
+        let stalled = now.since(lcore.last_seen().unwrap_or(first)) > STALL;
+        if stalled && !self.stalled {
+            self.stalls += 1;
+            tracing::warn!(lcore = lcore.lcore.id, role = lcore.role.label(), "an lcore has stalled");
+        }
+        self.stalled = stalled;
+        let over = now.since(self.at);
+        if over >= BUSY_OVER {
+            let busy = lcore.busy();
+            self.busy_ratio = ratio(busy.since(self.busy), over).min(1.0);
+            (self.busy, self.at) = (busy, now);
+        }
+    }
+}
+
+/// One for each lcore, in the order of the lcores.
+pub(crate) type LcoreWatches = Vec<LcoreWatch>;
+
+/// Looks at every lcore.
+pub(crate) fn look(watches: &mut LcoreWatches, lcores: &[Arc<LcoreShared>], now: Nanos) {
+    watches.resize(lcores.len(), LcoreWatch::default());
+    for (watch, lcore) in watches.iter_mut().zip(lcores) {
+        watch.look(lcore, now);
+    }
 }
 
 /// Usage of all queue ids at one moment, by id.
@@ -47,30 +81,14 @@ struct Sweep {
 /// What the control side remembers.
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
-    pub(crate) lcores: Vec<LcoreWatch>,
     sweeps: VecDeque<Sweep>,
     asked: Option<Nanos>,
 }
 
 impl Watch {
-    /// Looks at every lcore, and sweeps usage if it is time.
-    pub(crate) fn look(&mut self, inner: &Inner) {
+    /// Sweeps usage if it is time.
+    pub(crate) fn sweep_if_due(&mut self, inner: &Inner) {
         let now = inner.now();
-        self.lcores.resize(inner.lcores.len(), LcoreWatch::default());
-        for (watch, lcore) in self.lcores.iter_mut().zip(&inner.lcores) {
-            let stalled = lcore.last_seen().is_none_or(|at| now.since(at) > STALL);
-            if stalled && !watch.stalled {
-                watch.stalls += 1;
-                tracing::warn!(lcore = lcore.lcore.id, role = lcore.role.label(), "an lcore has stalled");
-            }
-            watch.stalled = stalled;
-            let over = now.since(watch.at);
-            if over >= BUSY_OVER {
-                let busy = lcore.busy();
-                watch.busy_ratio = ratio(busy.since(watch.busy), over).min(1.0);
-                (watch.busy, watch.at) = (busy, now);
-            }
-        }
         let asked = self.asked.is_some_and(|at| now.since(at) < SWEEP_FOR);
         let due = self.sweeps.back().is_none_or(|last| now.since(last.at) >= SWEEP_EVERY);
         if asked && due {
@@ -114,16 +132,19 @@ fn sweep(inner: &Inner, desk: &mut Desk) -> Vec<Option<Usage>> {
             if !inner.send(shard, Order::Sweep(place)) {
                 return by_id;
             }
-            let answered = inner.wait(|| match shard.replies.pop() {
+            let mut answered = false;
+            // an lcore that stalls now has stopped answering: do not wait for it with everything at a standstill
+            inner.wait(|| match shard.replies.pop() {
                 Ok(Reply::Sweep(of, usages)) if of == place => {
                     for (offset, usage) in usages.into_iter().enumerate() {
                         if let Some(slot) = by_id.get_mut((place as usize + offset) * shards + index) {
                             *slot = usage;
                         }
                     }
+                    answered = true;
                     true
                 }
-                _ => false,
+                _ => inner.silent(inner.now()).next().is_some(),
             });
             if !answered {
                 return by_id;
@@ -209,4 +230,54 @@ fn as_f64(count: u64) -> f64 {
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped first")]
 fn millis(seconds: f64) -> u64 {
     (seconds.clamp(0.1, 60.0) * 1_000.0) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use model::config::Lcore;
+    use model::stats::LcoreRole;
+
+    use super::*;
+    use crate::lcore::Pulse;
+
+    /// How often the control side looks.
+    const LOOK: u64 = 100;
+
+    fn lcore() -> Arc<LcoreShared> {
+        Arc::new(LcoreShared::new(Lcore { id: 3, cpu: 1 }, LcoreRole::Tx, Some(0)))
+    }
+
+    #[test]
+    fn a_stall_is_seen_within_a_second_counted_once_and_over_with_the_next_loop() {
+        let lcore = lcore();
+        let (mut pulse, mut watches) = (Pulse::new(&lcore), LcoreWatches::new());
+        let mut see = |ms: u64, beats: bool| {
+            if beats {
+                pulse.beat(Nanos::from_millis(ms));
+            }
+            look(&mut watches, std::slice::from_ref(&lcore), Nanos::from_millis(ms));
+            (watches[0].stalled, watches[0].stalls)
+        };
+        for ms in (LOOK..=5_000).step_by(100) {
+            assert_eq!(see(ms, true), (false, 0), "at {ms} ms");
+        }
+        let seen = (5_100..).step_by(100).find(|&ms| see(ms, false).0);
+        assert!(seen.is_some_and(|ms| ms <= 6_000), "seen at {seen:?} ms");
+        assert_eq!(see(9_000, false), (true, 1));
+        assert_eq!(see(9_100, true), (false, 1));
+        assert_eq!(see(9_700, false), (true, 2));
+    }
+
+    #[test]
+    fn an_lcore_that_never_begins_has_stalled_but_not_at_the_first_look() {
+        let (lcore, mut watches) = (lcore(), LcoreWatches::new());
+        let begin = Nanos::from_secs(100);
+        let mut see = |after: Nanos| {
+            look(&mut watches, std::slice::from_ref(&lcore), begin + after);
+            watches[0].stalled
+        };
+        assert!(!see(Nanos::ZERO));
+        assert!(!see(STALL));
+        assert!(see(STALL + Nanos::from_millis(LOOK)));
+    }
 }

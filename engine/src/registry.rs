@@ -273,6 +273,16 @@ impl Registry {
         self.records.iter().flatten().map(|record| (&*record.name, record.down, record.up()))
     }
 
+    /// The change that puts a queue id back to what the book says, whatever became of a `change` to it.
+    pub fn present(&self, change: Change) -> Change {
+        let (Change::Create { id, .. } | Change::Update { id, .. } | Change::Remove { id }) = change;
+        let record = self.records.get(id.0 as usize / 2).and_then(Option::as_ref);
+        match record.map(|record| (record.down == id, &record.specs)) {
+            None => Change::Remove { id },
+            Some((true, &[spec, _]) | (false, &[_, spec])) => Change::Update { id, spec },
+        }
+    }
+
     /// The shard of a queue id.
     pub fn shard(&self, id: QueueId) -> usize {
         (id.0 % self.shards) as usize

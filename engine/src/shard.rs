@@ -95,6 +95,8 @@ pub struct Shard<P: Packet> {
     tally: Tally,
     reserved: Vec<Reserved>,
     queued: u64,
+    /// Ids of subscribers with packets, by direction.
+    waiting: [u64; 2],
     /// The latest time told.
     now: Nanos,
     misdirected: u64,
@@ -122,6 +124,7 @@ impl<P: Packet> Shard<P> {
             tally: Tally::new(Arc::clone(&options.counters), ids),
             reserved: Vec::with_capacity(RESERVED_PER_PORT * options.ports.len()),
             queued: 0,
+            waiting: [0; 2],
             now: Nanos::ZERO,
             misdirected: 0,
             options,
@@ -198,6 +201,9 @@ impl<P: Packet> Shard<P> {
         self.queued += 1;
         let record = &mut self.records[local];
         record.push(whose.queue, packet, bytes);
+        if record.kind == QueueKind::Subscriber && record.packets() == 1 {
+            self.waiting[record.direction as usize] += 1;
+        }
         if record.kind == QueueKind::Control {
             self.lanes[lane].control += 1;
             return;
@@ -328,6 +334,11 @@ impl<P: Packet> Shard<P> {
     /// Packets queued.
     pub fn queued(&self) -> u64 {
         self.queued
+    }
+
+    /// Ids of subscribers that have packets queued, down and up.
+    pub fn ids_waiting(&self) -> [u64; 2] {
+        self.waiting
     }
 
     /// Packet buffers held.

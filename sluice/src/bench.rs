@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use dataplane::bench::{Options, Sizes};
+use tracing_subscriber::EnvFilter;
 
 /// Arguments of `sluice bench`.
 #[derive(clap::Args)]
@@ -51,6 +52,8 @@ struct EngineArgs {
 /// Measures and reports.
 pub(crate) fn run(args: BenchArgs) -> Result<ExitCode> {
     let What::Engine(args) = args.what;
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
     let options = options(&args)?;
     let report = dataplane::bench::run(&options)?;
     let figures = report::Figures::new(&options, args.held_ms, &report);

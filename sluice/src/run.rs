@@ -67,8 +67,10 @@ pub(crate) fn run(args: RunArgs) -> Result<ExitCode> {
     // a second value can only mean that this ran twice
     let handle = running.get_or_init(|| plane.handle());
     to_supervisor.send(handle.clone()).context("the supervisor ended before it began")?;
-    plane.wait();
-    match supervisor.join() {
+    let forwarded = plane.wait();
+    let served = supervisor.join();
+    forwarded?;
+    match served {
         Ok(outcome) => outcome.map(|()| ExitCode::SUCCESS),
         Err(_) => anyhow::bail!("the supervisor thread died"),
     }
@@ -87,7 +89,8 @@ fn keep_off_packet_cpus(config: &Config) {
     }
 }
 
-/// From now on SIGTERM and SIGINT stop the data plane put into the cell, or the process while there is none.
+/// From now on SIGTERM and SIGINT stop the data plane put into the cell, or the process while there is none; a second
+/// one ends the process at once.
 fn end_on_signals() -> Result<Arc<OnceLock<Handle>>> {
     let running = Arc::new(OnceLock::<Handle>::new());
     let mut signals = Signals::new([SIGTERM, SIGINT]).context("SIGTERM and SIGINT cannot be caught")?;
@@ -95,6 +98,7 @@ fn end_on_signals() -> Result<Arc<OnceLock<Handle>>> {
     let wait = move || {
         for _ in signals.forever() {
             match cell.get() {
+                Some(handle) if handle.stopping() => std::process::exit(1),
                 Some(handle) => handle.stop(),
                 None => std::process::exit(0),
             }

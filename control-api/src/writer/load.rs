@@ -128,9 +128,13 @@ fn apply_each(shaper: &dyn Shaper, batch: Vec<Edit>, unapplied: &mut HashMap<Arc
     if batch.is_empty() || shaper.apply(batch.clone()).is_ok() {
         return;
     }
+    let mut unavailable = None;
     for edit in batch {
         let id = Arc::from(edit.id());
-        if let Err(error) = shaper.apply(vec![edit]) {
+        // one refusal for want of an answer stands for all that follow: each would wait as long
+        let outcome = unavailable.clone().map_or_else(|| shaper.apply(vec![edit]), Err);
+        if let Err(error) = outcome {
+            unavailable = matches!(error, ShaperError::Unavailable(_)).then(|| error.clone());
             unapplied.insert(id, error);
         }
     }

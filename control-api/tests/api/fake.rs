@@ -150,6 +150,7 @@ impl Shaper for Fake {
             stalled: false,
             stalls: 2,
             longest_gap_us: 77,
+            long_gaps: 1,
         }]
     }
 

@@ -168,15 +168,17 @@ impl<'a> Bench<'a> {
         if self.options.held_us == 0 {
             return Ok(());
         }
-        // more than held traffic can reach, to see what it reaches
-        self.hold(self.window(WARM_UP).mpps * 1e6)?;
+        // rates beyond what held traffic can reach show what a packet costs then
+        self.hold(self.window(WARM_UP).capacity())?;
         self.pass(WARM_UP);
-        let mut pps = self.window(WARM_UP).mpps * 1e6;
+        let mut pps = self.window(WARM_UP).capacity();
         for _ in 0..HELD_TRIES {
             pps *= HELD_LOAD;
             let wanted = self.hold(pps)?;
-            if self.wait(PRIME, |bench| bench.held() * 10 >= wanted * 8) {
-                self.pass(WARM_UP);
+            self.pass(WARM_UP);
+            let all = self.wait(PRIME, |bench| bench.held() * 10 >= wanted * 8);
+            tracing::debug!(pps, wanted, held = self.held(), feed = ?self.feed, all, "held traffic");
+            if all {
                 return Ok(());
             }
         }
@@ -212,6 +214,29 @@ impl<'a> Bench<'a> {
         let windows = windows.collect();
         self.feed.measuring.store(false, Relaxed);
         let (held_us, marked) = difference(&before, &self.totals());
+        let t = self.totals();
+        let edges: Vec<_> = engine::upper_edges_us().map(|e| e.unwrap_or(f64::INFINITY)).collect();
+        let show = |name: &str, b: &engine::Totals, a: &engine::Totals| {
+            let all: u64 = a.count() - b.count();
+            let mut text = String::new();
+            for ((e, x), y) in edges.iter().zip(b.bins()).zip(a.bins()) {
+                if y > x {
+                    text += &format!(" {e:.0}:{:.1}%", (y - x) as f64 * 100.0 / all as f64);
+                }
+            }
+            eprintln!("{name} {all}: {text}");
+        };
+        show(
+            "L",
+            &before.queue(Direction::Down, Queue::L4s).delay,
+            &t.queue(Direction::Down, Queue::L4s).delay,
+        );
+        show(
+            "C",
+            &before.queue(Direction::Down, Queue::Classic).delay,
+            &t.queue(Direction::Down, Queue::Classic).delay,
+        );
+        show("lag", &before.lag, &t.lag);
         Measured { windows, held_us, marked }
     }
 

@@ -130,6 +130,13 @@ pub struct Window {
     pub stages: Vec<f64>,
 }
 
+impl Window {
+    /// Packets a second of an lcore that does nothing else and is never interrupted.
+    fn capacity(&self) -> f64 {
+        1e9 / self.ns_per_packet.max(1.0)
+    }
+}
+
 /// What was measured.
 #[derive(Clone, Debug)]
 pub struct Report {

@@ -114,5 +114,5 @@ pub(super) fn run(inner: &Inner, tally: &Tally, mut rx: Box<RxWorker>, mut tx: B
         };
         pulse.worked(worked);
     }
-    tx.close();
+    tx.close(inner.now());
 }

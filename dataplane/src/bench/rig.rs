@@ -8,7 +8,7 @@
 use dpdk::{Consumer, Eal, EalOptions, Lcore, Memory, Mempool, Port, Producer};
 use model::Config;
 use model::config::{HugePages, Lcores, Port as PortConfig, Role, Unknown};
-use model::profile::{Aqm, Cells, DualPi2, Overhead};
+use model::profile::{Aqm, Cells, DualPi2, MAX_LIMIT_US, Overhead};
 use model::subscriber::DEFAULT_PROFILE;
 
 use super::Options;
@@ -30,6 +30,8 @@ const PORT_BPS: u64 = 400_000_000_000;
 /// fraction of a packet, and nobody's first packets pass unheld.
 pub(super) const HELD_OVERHEAD: i16 = 30_000;
 const HELD_MTU: u32 = 64;
+/// And a PI target that nobody's packets wait for, even where the path's lcore is held up by others.
+const HELD_TARGET_US: u64 = 2_000_000;
 
 /// Devices, memory and configuration.
 pub(super) struct Rig {
@@ -95,21 +97,19 @@ fn config(options: &Options, buffers: u32) -> Config {
     };
     config.ports = vec![port("core", Role::Core, 1), port("access", Role::Access, 0)];
     if options.held_us > 0 {
-        hold(&mut config, options.held_us);
+        hold(&mut config);
     }
     config
 }
 
 /// Makes the default profile one that holds packets: no burst, and an AQM that works (the PI controller sees every
 /// packet that waits) but finds nothing to drop.
-fn hold(config: &mut Config, held_us: u64) {
+fn hold(config: &mut Config) {
     let Some(profile) = config.profiles.get_mut(DEFAULT_PROFILE) else {
         return;
     };
-    let usual = DualPi2::default();
-    let target_us = usual.target_us + 10 * held_us;
-    profile.aqm = Aqm::DualPi2(DualPi2 { target_us, ..usual });
-    profile.limit_us = profile.limit_us.max(20 * held_us);
+    profile.aqm = Aqm::DualPi2(DualPi2 { target_us: HELD_TARGET_US, ..DualPi2::default() });
+    profile.limit_us = MAX_LIMIT_US;
     profile.overhead = Overhead { bytes: HELD_OVERHEAD, mpu: 0, cells: Cells::None };
     profile.mtu = HELD_MTU;
 }

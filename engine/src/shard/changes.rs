@@ -191,6 +191,9 @@ impl<P: Packet> Shard<P> {
         };
         self.budget.give(packet.buffers());
         self.queued = self.queued.saturating_sub(1);
+        if record.kind == QueueKind::Subscriber && record.packets() == 0 {
+            self.waiting[record.direction as usize] -= 1;
+        }
         if record.kind == QueueKind::Control
             && let Some(lane) = self.lanes.get_mut(usize::from(meta.egress.0))
         {

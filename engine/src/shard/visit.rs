@@ -184,6 +184,9 @@ impl<P: Packet> Shard<P> {
         self.budget.give(packet.buffers());
         self.queued = self.queued.saturating_sub(1);
         let (l, c) = (record.l(), record.c());
+        if record.kind == QueueKind::Subscriber && record.packets() == 0 {
+            self.waiting[record.direction as usize] -= 1;
+        }
         let p_prime = match params.place.and_then(|place| self.options.banks.get(place)) {
             Some(bank) if params.discipline.needs_p(bytes, l, c) => {
                 *p_prime.get_or_insert_with(|| bank.p_prime(index(local)))

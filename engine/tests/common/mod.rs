@@ -379,6 +379,8 @@ impl Rig {
         assert_eq!(self.alive.packets.get(), self.queued(), "what is queued is alive");
         let buffers: u64 = self.shards.iter().map(|shard| u64::from(shard.buffers_used())).sum();
         assert_eq!(self.alive.buffers.get(), buffers, "buffers are those of what is queued");
+        let waiting: u64 = self.shards.iter().flat_map(Shard::ids_waiting).sum();
+        assert!(waiting <= self.queued(), "an id that waits has a packet");
     }
 
     /// As [`Self::check_conservation`], for each id.

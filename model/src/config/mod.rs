@@ -50,6 +50,8 @@ pub struct Dataplane {
     pub hugepages: HugePages,
     /// Packet buffers a NUMA node; `None`: sized from port rates and limits.
     pub buffers: Option<u32>,
+    /// Subscribers there is room for; memory for their queues is taken at start.
+    pub subscribers: u32,
     /// Seed of every phase and roll.
     pub seed: u64,
     /// Added to the EAL's arguments.

@@ -25,6 +25,8 @@ const MTU: std::ops::RangeInclusive<u64> = 1280..=9702;
 const DEFAULT_MTU: u16 = 1600;
 /// Ports are counted in 8 bits on the packet path.
 const MAX_PORTS: usize = 64;
+/// Subscribers there is room for unless the file says otherwise: about 150 MB of queues.
+const SUBSCRIBERS: u32 = 65_536;
 
 impl Config {
     /// Reads a file.
@@ -84,6 +86,7 @@ fn dataplane(mut keys: Keys<'_>) -> Dataplane {
         lcores: lcores(keys.table("lcores")),
         hugepages: keys.choice("hugepages", &words).unwrap_or(HugePages::Auto),
         buffers: keys.small("buffers", 0..=1 << 30).filter(|buffers| *buffers > 0),
+        subscribers: keys.small("subscribers", 1..=1 << 24).unwrap_or(SUBSCRIBERS),
         seed: keys.integer("seed", 0..=i64::MAX.unsigned_abs()).unwrap_or(1),
         eal_args: keys.texts("eal_args").unwrap_or_default(),
     };

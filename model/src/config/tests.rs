@@ -53,7 +53,14 @@ fn an_empty_file_is_all_defaults() {
     let split = Lcores::Split { control: lcore(0), rx: vec![lcore(1)], tx: vec![lcore(2)] };
     assert_eq!(
         config.dataplane,
-        Dataplane { lcores: split, hugepages: HugePages::Auto, buffers: None, seed: 1, eal_args: vec![] }
+        Dataplane {
+            lcores: split,
+            hugepages: HugePages::Auto,
+            buffers: None,
+            subscribers: 65_536,
+            seed: 1,
+            eal_args: vec![]
+        }
     );
     assert_eq!(config.classify.rules.nqb_dscp, [45]);
     assert_eq!((config.classify.unknown, config.classify.unknown_bps), (Unknown::Pass, None));

@@ -82,6 +82,7 @@ fn dataplane(dataplane: &Dataplane) -> Value {
         "lcores": lcores,
         "hugepages": hugepages,
         "buffers": dataplane.buffers.unwrap_or(0),
+        "subscribers": dataplane.subscribers,
         "seed": dataplane.seed,
         "eal_args": dataplane.eal_args,
     })

@@ -118,6 +118,8 @@ pub struct LcoreState {
     pub stalls: u64,
     /// Longest gap between two of its loops since start.
     pub longest_gap_us: u64,
+    /// Gaps of 2 ms or more since start.
+    pub long_gaps: u64,
 }
 
 /// `GET /v1/top`.
