@@ -18,7 +18,7 @@ build: packages
 demo:
 	@tests/packages run || echo "demo: going on with what is there"
 	$(CARGO) build --release -p sluice -p tests
-	@tests/demo $(if $(KEEP),--keep)
+	@$${CARGO_TARGET_DIR:-target}/release/demo $(if $(KEEP),--keep)
 
 test:
 	@tests/packages test

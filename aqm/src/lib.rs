@@ -8,6 +8,7 @@
 //! [`DualPi2::decide`] what happens to the packet taken, [`DualPi2::sent`] and [`DualPi2::drained`] keep the
 //! scheduler's credit. p' comes from the [`PiBank`] of the profile's Tupdate. `pi2` is the same with every packet in
 //! [`Queue::Classic`].
+#![forbid(unsafe_code)]
 
 mod bank;
 mod config;

@@ -39,8 +39,8 @@ pub struct Scene {
     _traces: Traces,
 }
 
-/// Files that DPDK and Sluice leave behind for a file prefix, and a folder; removed on drop, when those who write
-/// there have ended. After a panic the folder stays.
+/// What DPDK leaves behind for a file prefix (an empty folder) and a Sluice that was killed (its lock), and a folder;
+/// removed on drop, when those who write there have ended. After a panic the folder stays.
 pub struct Traces {
     prefix: String,
     folder: Option<PathBuf>,
@@ -105,13 +105,6 @@ impl Scene {
         }
         topology.wait_for_path()?;
         Ok(Self { shaper, topology, folder, _traces: traces })
-    }
-
-    /// Longest stretch the packet lcore has lost so far, in microseconds.
-    pub fn gap_us(&self) -> Result<u64> {
-        let lcores = self.shaper.json("/v1/lcores")?;
-        let gaps = lcores["items"].as_array().into_iter().flatten();
-        Ok(gaps.filter_map(|lcore| lcore["longest_gap_us"].as_u64()).max().unwrap_or(0))
     }
 }
 

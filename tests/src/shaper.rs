@@ -29,6 +29,8 @@ pub struct Shaper {
     folder: PathBuf,
     api: String,
     agent: ureq::Agent,
+    /// Long gaps of packet lcores before it was ready.
+    gaps_before: u64,
 }
 
 impl Shaper {
@@ -47,7 +49,8 @@ impl Shaper {
             .http_status_as_error(false)
             .build()
             .new_agent();
-        let mut made = Self { process, folder: folder.to_owned(), api: format!("http://{api}"), agent };
+        let mut made =
+            Self { process, folder: folder.to_owned(), api: format!("http://{api}"), agent, gaps_before: 0 };
         let ready = wait_for(Duration::from_secs(30), || {
             made.process.ended().is_some() || made.get("/readyz").is_ok_and(|(status, _)| status == 200)
         });
@@ -58,7 +61,26 @@ impl Shaper {
             let reasons = made.get("/readyz").map(|(_, body)| body).unwrap_or_default();
             bail!("sluice is not ready after 30 s: {reasons} {}", made.process.output());
         }
+        (made.gaps_before, _) = made.gaps()?;
         Ok(made)
+    }
+
+    /// How often packet lcores were kept from looping for 2 ms or more, and the longest time, in microseconds.
+    fn gaps(&self) -> Result<(u64, u64)> {
+        let lcores = self.json("/v1/lcores")?;
+        let packets =
+            lcores["items"].as_array().into_iter().flatten().filter(|lcore| lcore["role"] != "control");
+        let figures =
+            packets.map(|lcore| [&lcore["long_gaps"], &lcore["longest_gap_us"]].map(|value| value.as_u64()));
+        let figures = figures.map(|[count, longest]| (count.unwrap_or(0), longest.unwrap_or(0)));
+        Ok(figures.fold((0, 0), |(sum, most), (count, longest)| (sum + count, most.max(longest))))
+    }
+
+    /// The longest stretch that a packet lcore has lost, in microseconds; 0 where none of 2 ms or more came since it
+    /// was ready.
+    pub fn gap_us(&self) -> Result<u64> {
+        let (count, longest) = self.gaps()?;
+        Ok(if count > self.gaps_before { longest } else { 0 })
     }
 
     /// Where its API is.

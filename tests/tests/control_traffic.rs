@@ -12,7 +12,7 @@ use tests::machine::wait_for;
 use tests::scene::precise;
 use tests::shaper::Shaper;
 use tests::traffic::{run_udp, summary, traffic_server};
-use tests::verdict::{conserved, gap_us, may_make_namespaces, undisturbed, within};
+use tests::verdict::{conserved, may_make_namespaces, undisturbed, within};
 
 /// The MAC address of a stranger, so that nobody's kernel takes part.
 const STRANGER: [u8; 6] = [2, 0, 0, 0, 0x77, 1];
@@ -215,6 +215,6 @@ fn unknown_traffic_shares_one_queue_of_unknown_bps() {
         // 1400 bytes cost 1466 with overhead = "ethernet"; 5 s of sending and what the queue held at the end
         let held = precise(packets) * 1_466.0 * 8.0 / 5.0;
         let verdict = within("unknown traffic, Mb/s", held / 1e6, LIMIT * 0.97 / 1e6, LIMIT * 1.08 / 1e6);
-        Ok((verdict, gap_us(&network.shaper)?))
+        Ok((verdict, network.shaper.gap_us()?))
     });
 }

@@ -2,129 +2,45 @@
 //! Real kernel TCP through Sluice between namespaces: shaped for each subscriber, L4S in a queue of its own, and an
 //! operator changing a rate over HTTP while it flows.
 //!
-//! Delays and rates are those of real time on a machine that others use too. A run that misses them while the packet
-//! lcore itself lost more than `GAP_US` at a stretch says nothing about Sluice: it is repeated, and after `TRIES` such
-//! runs the checks of delay and rate are skipped by name. Conservation and ECN are checked in every run.
+//! What counts, and when the machine excuses a miss: `tests::verdict`.
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
-use model::stats::{DirectionStats, QueueStats, SubscriberStats};
-use tests::machine;
+use anyhow::{Context as _, Result, ensure};
+use model::stats::DirectionStats;
 use tests::scene::{Scene, Script, Span, precise};
 use tests::topology::{Attach, CUSTOMERS, SERVER, SERVER6};
 use tests::traffic::{Tcp, goodput_bps, iperf_server, run_udp, summary, traffic_server};
+use tests::verdict::{Timed, all, conserved, let_flow, queues, undisturbed, within};
 
-/// Longest stretch without the packet lcore that a run may have.
-const GAP_US: u64 = 2_500;
-/// Runs before delay checks are skipped.
-const TRIES: usize = 3;
 /// TCP payload of a full packet, and what that packet costs with `overhead = "ethernet"`.
 const PAYLOAD: f64 = 1448.0;
 const COST: f64 = 1538.0;
 
-/// What a run says about delays and rates: nothing, or what is wrong.
-type Timed = Result<(), String>;
-
-/// Runs `script` until a run was good or the machine did not spoil it.
-fn undisturbed(name: &str, script: &Script, run: impl Fn(&Scene) -> Result<Timed>) {
-    if let Some(why) = machine::no_namespaces() {
-        tests::skip(name, &why);
-        return;
-    }
-    // everything but Sluice's lcore runs on CPU 0
-    core_affinity::set_for_current(core_affinity::CoreId { id: 0 });
-    let mut gaps = Vec::new();
-    for _ in 0..TRIES {
-        let scene = Scene::set(script).expect("the scene is set");
-        let verdict =
-            run(&scene).unwrap_or_else(|error| panic!("{error:#}; sluice said: {}", scene.shaper.output()));
-        let gap = scene.gap_us().expect("lcores answer");
-        println!("{name}: longest gap of the lcore {gap} us, {verdict:?}");
-        match verdict {
-            Ok(()) => return,
-            Err(wrong) => assert!(gap > GAP_US, "{wrong}"),
-        }
-        gaps.push(gap);
-    }
-    tests::skip(
-        &format!("{name} (delay and rate checks)"),
-        &format!("the packet lcore lost {gaps:?} us at a stretch"),
-    );
-}
-
-fn within(what: &str, value: f64, low: f64, high: f64) -> Timed {
-    println!("{what}: {value:.3} (between {low:.3} and {high:.3})");
-    if (low..=high).contains(&value) {
-        Ok(())
-    } else {
-        Err(format!("{what} is {value:.3}, not {low:.3} to {high:.3}"))
-    }
-}
-
-fn all(verdicts: impl IntoIterator<Item = Timed>) -> Timed {
-    let wrong: Vec<String> = verdicts.into_iter().filter_map(Result::err).collect();
-    if wrong.is_empty() { Ok(()) } else { Err(wrong.join("; ")) }
-}
-
-#[expect(clippy::disallowed_methods, reason = "real traffic takes real time")]
-fn let_flow(seconds: f64) {
-    std::thread::sleep(Duration::from_secs_f64(seconds));
-}
-
-fn queues(stats: &SubscriberStats) -> [&QueueStats; 4] {
-    [&stats.down.l4s, &stats.down.classic, &stats.up.l4s, &stats.up.classic]
-}
-
-/// Every packet that arrived is accounted for, for each customer and at the ports.
-fn conserved(scene: &Scene) -> Result<()> {
-    for customer in &CUSTOMERS {
-        let stats = scene.shaper.stats(customer.id)?;
-        for queue in queues(&stats) {
-            let dropped = queue.dropped_ect + queue.dropped_not_ect + queue.dropped_tail;
-            let dropped = dropped + queue.dropped_pool + queue.dropped_other;
-            ensure!(queue.arrived == queue.forwarded + dropped + queue.queued, "{}: {queue:?}", customer.id);
-            ensure!(
-                queue.presented
-                    == queue.arrived - queue.dropped_tail - queue.dropped_pool - queue.dropped_other
-            );
-        }
-    }
-    let shaper = &scene.shaper;
-    let [rx, tx] =
-        ["way=\"rx\"", "way=\"tx\""].map(|way| shaper.metric_sum("sluice_port_packets_total", &[way]));
-    let (rx, tx) = (rx?, tx?);
-    let dropped = shaper.metric_sum("sluice_queue_dropped_total", &[])?;
-    let bad = shaper.metric_sum("sluice_unclassified_packets_total", &["kind=\"bad_"])?;
-    println!("ports: {rx} in = {tx} out + {dropped} dropped + {bad} bad");
-    ensure!((rx - tx - dropped - bad).abs() < 0.5, "{rx} frames in, {tx} out, {dropped} dropped, {bad} bad");
-    ensure!(shaper.metric_sum("sluice_port_drops_total", &[])? < 0.5, "a port lost frames");
-    Ok(())
-}
-
-/// Waits until nothing is on its way any more.
-fn settle(scene: &Scene) {
-    let queued = || {
-        CUSTOMERS
-            .iter()
-            .map(|c| scene.shaper.stats(c.id).map_or(1, |s| queues(&s).iter().map(|q| q.queued).sum()))
-            .sum()
-    };
-    machine::wait_for(Duration::from_secs(5), || {
-        let left: u64 = queued();
-        left == 0
+/// Runs on a scene of its own each time.
+fn on_scene(name: &str, script: &Script, run: impl Fn(&Scene) -> Result<Timed>) {
+    undisturbed(name, || {
+        let scene = Scene::set(script)?;
+        let verdict = run(&scene).with_context(|| format!("sluice said: {}", scene.shaper.output()))?;
+        Ok((verdict, scene.shaper.gap_us()?))
     });
-    let_flow(0.1);
+}
+
+/// Every frame and every packet of each customer is accounted for.
+fn all_conserved(scene: &Scene) -> Result<()> {
+    let ids = CUSTOMERS.map(|customer| customer.id);
+    let ledger = conserved(&scene.shaper, &ids, false)?;
+    ensure!(ledger.link < 0.5, "a port lost frames: {ledger:?}");
+    Ok(())
 }
 
 #[test]
 fn kernel_tcp_of_every_kind_gets_its_plan_after_overhead() {
     let name = "kernel_tcp_of_every_kind_gets_its_plan_after_overhead";
-    undisturbed(name, &Script::default(), |scene| {
+    on_scene(name, &Script::default(), |scene| {
         let down = one_flow_each(scene, true)?;
         let up = one_flow_each(scene, false)?;
-        settle(scene);
-        conserved(scene)?;
+        all_conserved(scene)?;
         let stats = scene.shaper.stats("dual-stack")?;
         ensure!(
             stats.down.classic.forwarded > 0 && stats.up.classic.forwarded > 0,
@@ -175,8 +91,7 @@ fn prague_beside_cubic(scene: &Scene, from: &str, server: &str, id: &str, down_b
     let after = scene.shaper.stats(id)?.down;
     let seen = summary(&prague.finish(Duration::from_secs(40))?)?;
     cubic.finish(Duration::from_secs(40))?;
-    settle(scene);
-    conserved(scene)?;
+    all_conserved(scene)?;
     drop((udp, tcp));
     let (l4s, classic) =
         (Span::between(&before.l4s, &after.l4s), Span::between(&before.classic, &after.classic));
@@ -197,7 +112,7 @@ fn prague_beside_cubic(scene: &Scene, from: &str, server: &str, id: &str, down_b
 #[test]
 fn prague_has_a_short_queue_of_its_own_beside_cubic() {
     let name = "prague_has_a_short_queue_of_its_own_beside_cubic";
-    undisturbed(name, &Script::default(), |scene| {
+    on_scene(name, &Script::default(), |scene| {
         prague_beside_cubic(scene, "100.64.0.20", SERVER, "plain", 50_000_000)
     });
 }
@@ -205,7 +120,7 @@ fn prague_has_a_short_queue_of_its_own_beside_cubic() {
 #[test]
 fn the_same_over_ipv6() {
     let name = "the_same_over_ipv6";
-    undisturbed(name, &Script::default(), |scene| {
+    on_scene(name, &Script::default(), |scene| {
         prague_beside_cubic(scene, "2001:db8:a::10", SERVER6, "dual-stack", 20_000_000)
     });
 }
@@ -213,7 +128,7 @@ fn the_same_over_ipv6() {
 #[test]
 fn the_same_over_net_tap_behind_0x88a8() {
     let script = Script { attach: Attach::Tap, ..Script::default() };
-    undisturbed("the_same_over_net_tap_behind_0x88a8", &script, |scene| {
+    on_scene("the_same_over_net_tap_behind_0x88a8", &script, |scene| {
         prague_beside_cubic(scene, "100.64.0.30", SERVER, "qinq", 100_000_000)
     });
 }
@@ -229,7 +144,7 @@ fn sent(scene: &Scene, id: &str) -> Result<(Instant, u64, DirectionStats)> {
 #[test]
 fn a_rate_changed_over_http_holds_within_100_ms_and_loses_nothing() {
     let name = "a_rate_changed_over_http_holds_within_100_ms_and_loses_nothing";
-    undisturbed(name, &Script::default(), |scene| {
+    on_scene(name, &Script::default(), |scene| {
         let server = traffic_server(&scene.topology.server, &format!("{SERVER}:8490"), &scene.folder)?;
         // more than any rate here, so that the queue never empties
         let options = ["--direction", "down", "--seconds", "6", "--rate-bps", "60000000", "--ecn", "not_ect"];
@@ -266,8 +181,7 @@ fn a_rate_changed_over_http_holds_within_100_ms_and_loses_nothing() {
             ));
         }
         flood.finish(Duration::from_secs(20))?;
-        settle(scene);
-        conserved(scene)?;
+        all_conserved(scene)?;
         drop(server);
         Ok(all(verdicts))
     });

@@ -55,13 +55,11 @@ impl Options {
 fn world(options: &Options, screen: &mut Screen) -> Result<Box<dyn World>> {
     let why =
         if options.in_process { Some("--in-process asks for it".to_owned()) } else { machine::no_scene() };
-    match why {
-        Some(why) => Ok(Box::new(Rings::set(&why)?)),
-        None => {
-            screen.say("Setting up namespaces, delay lines and Sluice ...")?;
-            Ok(Box::new(Namespaces::set()?))
-        }
+    if let Some(why) = why {
+        return Ok(Box::new(Rings::set(&why)?));
     }
+    screen.say("Setting up namespaces, delay lines and Sluice ...")?;
+    Ok(Box::new(Namespaces::set()?))
 }
 
 fn run(options: &Options, stop: &AtomicBool, screen: &mut Screen) -> Result<Outcome> {

@@ -16,7 +16,7 @@ use crate::traffic::{Tcp, goodput_bps, iperf_server, run_udp, summary, traffic_s
 const UDP_PORT: u16 = 8490;
 const TCP_PORT: u16 = 5201;
 /// Flows of `--keep`: a day.
-const FOREVER: Duration = Duration::from_secs(86_400);
+const FOREVER: Duration = Duration::from_hours(24);
 /// How long flows may take to end.
 const PATIENCE: Duration = Duration::from_secs(40);
 
@@ -172,7 +172,7 @@ impl World for Namespaces {
     }
 
     fn gap_us(&self) -> Result<u64> {
-        self.scene.gap_us()
+        self.scene.shaper.gap_us()
     }
 }
 

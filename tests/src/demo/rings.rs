@@ -189,7 +189,8 @@ impl Drop for Rings {
         self.idle = None;
         self.handle.stop();
         if let Some(plane) = self.plane.take() {
-            plane.wait();
+            // an lcore that died is logged there
+            let _ = plane.wait();
         }
     }
 }
