@@ -164,20 +164,15 @@ impl PiBank {
         if missed == 0 || p_prime == Prob::ZERO {
             return p_prime;
         }
-        self.params(index)
-            .idle(p_prime, Nanos::ZERO, missed.into(), self.target(index))
+        self.params(index).idle(p_prime, Nanos::ZERO, missed.into(), self.target(index))
     }
 
     /// Control lcore only: one tick at `now`. `on_overload` hears of each id whose p' reaches 1/k or falls below it.
     /// Returns how many ids were visited.
     pub fn update(&self, now: Nanos, on_overload: &mut dyn FnMut(u32, bool)) -> u32 {
         let before = self.tick.load(Ordering::Relaxed);
-        let mut pass = Pass {
-            stamp: Stamp::at(now),
-            before,
-            tick: before.wrapping_add(self.ticks_at(now)),
-            visited: 0,
-        };
+        let mut pass =
+            Pass { stamp: Stamp::at(now), before, tick: before.wrapping_add(self.ticks_at(now)), visited: 0 };
         for word in 0..self.waiting.len() {
             self.visit_word(word, &mut pass, on_overload);
         }
@@ -195,9 +190,7 @@ impl PiBank {
         }
         let since = now.since(Nanos(self.last_pass.load(Ordering::Relaxed)));
         let ticks = since.0.saturating_add(self.tupdate.0 / 2) / self.tupdate.0;
-        u32::try_from(ticks)
-            .unwrap_or(u32::MAX)
-            .clamp(1, Self::MAX_LATE_TICKS)
+        u32::try_from(ticks).unwrap_or(u32::MAX).clamp(1, Self::MAX_LATE_TICKS)
     }
 
     fn visit_word(&self, word: usize, pass: &mut Pass, on_overload: &mut dyn FnMut(u32, bool)) {
@@ -238,10 +231,7 @@ impl PiBank {
         let (p_prime, tick) = unpack(self.states[index].load(Ordering::Relaxed));
         let last = Nanos(self.lasts[index].load(Ordering::Relaxed).into());
         let (p_prime, delay) = if waits {
-            let delay = pass
-                .stamp
-                .since(Stamp(self.heads[index].load(Ordering::Relaxed)))
-                .min(LONGEST);
+            let delay = pass.stamp.since(Stamp(self.heads[index].load(Ordering::Relaxed))).min(LONGEST);
             // an id that missed ticks has settled: its last delay is zero
             let idle = ticks_between(tick, pass.before);
             let rested = params.idle(p_prime, last, idle.into(), target);
@@ -277,8 +267,7 @@ impl PiBank {
             let missed = ticks_between(seen, tick);
             if missed > 0 {
                 let p_prime =
-                    self.params(index)
-                        .idle(p_prime, Nanos::ZERO, missed.into(), self.target(index));
+                    self.params(index).idle(p_prime, Nanos::ZERO, missed.into(), self.target(index));
                 self.states[index].store(pack(p_prime, tick), Ordering::Relaxed);
             }
             index = (index + 1) % capacity;
@@ -288,11 +277,7 @@ impl PiBank {
 
     fn index(&self, id: u32) -> Option<usize> {
         let index = usize::try_from(id).ok()?;
-        debug_assert!(
-            index < self.states.len(),
-            "id {id} is beyond the bank's {}",
-            self.states.len()
-        );
+        debug_assert!(index < self.states.len(), "id {id} is beyond the bank's {}", self.states.len());
         (index < self.states.len()).then_some(index)
     }
 
@@ -328,11 +313,7 @@ fn set_bit(word: &AtomicU64, bit: u64, on: bool) {
 
 fn older(l: Option<Stamp>, c: Option<Stamp>) -> Option<Stamp> {
     match (l, c) {
-        (Some(l), Some(c)) => Some(if c.0.wrapping_sub(l.0).cast_signed() >= 0 {
-            l
-        } else {
-            c
-        }),
+        (Some(l), Some(c)) => Some(if c.0.wrapping_sub(l.0).cast_signed() >= 0 { l } else { c }),
         (one, None) | (None, one) => one,
     }
 }

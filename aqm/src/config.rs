@@ -88,10 +88,7 @@ impl Default for DualPi2Config {
             alpha_hz: 0.16,
             beta_hz: 3.2,
             coupling: 2,
-            native: Native::Ramp {
-                min: Nanos::from_micros(800),
-                range: Nanos::from_micros(400),
-            },
+            native: Native::Ramp { min: Nanos::from_micros(800), range: Nanos::from_micros(400) },
             floor_packets: 2,
             mtu: 1538,
             classic_protection_percent: 10,
@@ -108,9 +105,7 @@ impl DualPi2Config {
     /// The kernel's defaults in the kernel's arithmetic.
     pub fn linux() -> Self {
         Self {
-            native: Native::Step {
-                threshold: Nanos::from_millis(1),
-            },
+            native: Native::Step { threshold: Nanos::from_millis(1) },
             floor_packets: 0,
             mtu: 1514,
             compat: Compat::Linux,
@@ -127,11 +122,7 @@ impl DualPi2Config {
     pub fn with_rtts(self, typical: Option<Nanos>, max: Option<Nanos>) -> Result<Self, ParamError> {
         let gains = RttGains::new(typical, max)?;
         let cut = |hz: f64| {
-            if self.compat == Compat::Linux {
-                (hz * 256.0).trunc() / 256.0
-            } else {
-                hz
-            }
+            if self.compat == Compat::Linux { (hz * 256.0).trunc() / 256.0 } else { hz }
         };
         Ok(Self {
             target: gains.target,
@@ -156,11 +147,7 @@ impl DualPi2Config {
             }
         };
         let gain = |key, hz: f64| {
-            if hz > 0.0 && hz <= MAX_GAIN_HZ {
-                Ok(())
-            } else {
-                Err(ParamError::Gain { key, hz })
-            }
+            if hz > 0.0 && hz <= MAX_GAIN_HZ { Ok(()) } else { Err(ParamError::Gain { key, hz }) }
         };
         within("target_us", self.target.0 / 1_000, 0, MAX_DELAY_US)?;
         within("tupdate_us", self.tupdate.0 / 1_000, 1, MAX_DELAY_US)?;
@@ -169,12 +156,7 @@ impl DualPi2Config {
         within("coupling", self.coupling.into(), 1, 255)?;
         within("floor_packets", self.floor_packets.into(), 0, 1_000)?;
         within("mtu", self.mtu.into(), 64, 65_535)?;
-        within(
-            "classic_protection_percent",
-            self.classic_protection_percent.into(),
-            0,
-            100,
-        )?;
+        within("classic_protection_percent", self.classic_protection_percent.into(), 0, 100)?;
         match self.native {
             Native::Ramp { .. } if self.compat == Compat::Linux => Err(ParamError::LinuxRamp),
             Native::Ramp { min, range } => {
@@ -226,12 +208,7 @@ impl RttGains {
         let tupdate = Nanos(typical.0.min(max.0 / 3).max(1_000));
         let max_s = max.0 as f64 / 1e9;
         let alpha_hz = 0.1 * (tupdate.0 as f64 / 1e9) / (max_s * max_s);
-        Ok(Self {
-            target: typical,
-            tupdate,
-            alpha_hz,
-            beta_hz: 0.3 / max_s,
-        })
+        Ok(Self { target: typical, tupdate, alpha_hz, beta_hz: 0.3 / max_s })
     }
 }
 

@@ -145,11 +145,7 @@ impl DualPi2Params {
     /// Whether PI may act on a packet of `bytes` that leaves this behind; if not, p' need not be read.
     pub fn pi_applies(&self, bytes: u32, l: Backlog, c: Backlog) -> bool {
         let left = u64::from(l.bytes) + u64::from(c.bytes);
-        let waited = if self.compat == Compat::Linux {
-            left
-        } else {
-            left + u64::from(bytes)
-        };
+        let waited = if self.compat == Compat::Linux { left } else { left + u64::from(bytes) };
         waited >= self.pi_bytes
     }
 
@@ -158,19 +154,12 @@ impl DualPi2Params {
         if !self.pi_applies(head.bytes, left.l, left.c) {
             return (Prob::ZERO, false);
         }
-        (
-            left.p_prime,
-            self.pi.is_overload(left.p_prime) && self.overload == Overload::Drop,
-        )
+        (left.p_prime, self.pi.is_overload(left.p_prime) && self.overload == Overload::Drop)
     }
 
     /// The likelihood of a native mark: none while at most one packet is left (Th_len).
     fn native(&self, left: &Left) -> Prob {
-        if left.l.packets > 1 {
-            self.ramp.likelihood(left.l.bytes.into(), left.pace)
-        } else {
-            Prob::ZERO
-        }
+        if left.l.packets > 1 { self.ramp.likelihood(left.l.bytes.into(), left.pace) } else { Prob::ZERO }
     }
 }
 
@@ -186,10 +175,7 @@ const _: () = assert!(size_of::<DualPi2>() <= 24);
 impl DualPi2 {
     /// Drained, with phases drawn from `seed`.
     pub const fn new(params: &DualPi2Params, seed: u64) -> Self {
-        Self {
-            credit: params.wrr.start(),
-            dice: Dice::new(seed),
-        }
+        Self { credit: params.wrr.start(), dice: Dice::new(seed) }
     }
 
     /// The queue to serve; none if both are empty. `pi2` never needs it.
@@ -231,29 +217,14 @@ impl DualPi2 {
             if self.dice.recur(Purpose::LDrop, p.squared()) {
                 return Verdict::Drop(Cause::Overload);
             }
-            return if treatment.may_mark() {
-                mark(head.ecn, Cause::Coupled)
-            } else {
-                Verdict::Pass
-            };
+            return if treatment.may_mark() { mark(head.ecn, Cause::Coupled) } else { Verdict::Pass };
         }
         let (coupled, native) = (p.times(params.coupling), params.native(left));
-        let (p_l, cause) = if native > coupled {
-            (native, Cause::Native)
-        } else {
-            (coupled, Cause::Coupled)
-        };
+        let (p_l, cause) = if native > coupled { (native, Cause::Native) } else { (coupled, Cause::Coupled) };
         if treatment == Treatment::L4sMark {
-            return if self.dice.recur(Purpose::LMark, p_l) {
-                mark(head.ecn, cause)
-            } else {
-                Verdict::Pass
-            };
+            return if self.dice.recur(Purpose::LMark, p_l) { mark(head.ecn, cause) } else { Verdict::Pass };
         }
-        if !self
-            .dice
-            .recur(Purpose::LDrop, p_l.over(params.coupling).squared())
-        {
+        if !self.dice.recur(Purpose::LDrop, p_l.over(params.coupling).squared()) {
             return Verdict::Pass;
         }
         if treatment.may_mark() {
@@ -269,11 +240,7 @@ impl DualPi2 {
         let (p, overload) = params.base(head, left);
         if treatment == Treatment::CoupledMark && !overload {
             let acts = self.dice.recur(Purpose::CoupledMark, p.times(params.coupling));
-            return if acts {
-                mark(head.ecn, Cause::Coupled)
-            } else {
-                Verdict::Pass
-            };
+            return if acts { mark(head.ecn, Cause::Coupled) } else { Verdict::Pass };
         }
         let acts = self.dice.recur(Purpose::Classic, p.squared());
         classic(treatment, head.ecn, acts, overload)
@@ -292,11 +259,7 @@ impl DualPi2 {
                 if self.dice.roll(p) && self.dice.roll(p) {
                     return Verdict::Drop(Cause::Overload);
                 }
-                verdict = if ect {
-                    mark(head.ecn, Cause::Coupled)
-                } else {
-                    Verdict::Pass
-                };
+                verdict = if ect { mark(head.ecn, Cause::Coupled) } else { Verdict::Pass };
             } else if self.dice.roll(p.times(params.coupling)) {
                 if !ect {
                     return Verdict::Drop(Cause::Coupled);
@@ -321,11 +284,7 @@ impl DualPi2 {
         let (p, overload) = params.base(head, left);
         if treatment == Treatment::CoupledMark && !overload {
             let acts = self.dice.roll(p.times(params.coupling));
-            return if acts {
-                mark(head.ecn, Cause::Coupled)
-            } else {
-                Verdict::Pass
-            };
+            return if acts { mark(head.ecn, Cause::Coupled) } else { Verdict::Pass };
         }
         let acts = self.dice.roll(p) && self.dice.roll(p);
         classic(treatment, head.ecn, acts, overload)

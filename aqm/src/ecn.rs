@@ -80,13 +80,7 @@ pub enum Rule {
 
 impl Rule {
     /// All of them, in the order of their value.
-    pub const ALL: [Self; 5] = [
-        Self::None,
-        Self::ForceL4s,
-        Self::ForceClassic,
-        Self::Exclude,
-        Self::Nqb,
-    ];
+    pub const ALL: [Self; 5] = [Self::None, Self::ForceL4s, Self::ForceClassic, Self::Exclude, Self::Nqb];
 
     /// From the value that `as u8` gave; anything else is `None`.
     pub const fn from_bits(bits: u8) -> Self {

@@ -45,33 +45,19 @@ impl PiParams {
         let gains = match config.compat {
             Compat::Rfc => {
                 let unit = f64::from(u32::MAX) / 1e9;
-                Gains::Rfc {
-                    alpha: config.alpha_hz * unit,
-                    beta: config.beta_hz * unit,
-                }
+                Gains::Rfc { alpha: config.alpha_hz * unit, beta: config.beta_hz * unit }
             }
-            Compat::Linux => Gains::Linux {
-                alpha: linux_gain(config.alpha_hz),
-                beta: linux_gain(config.beta_hz),
-            },
+            Compat::Linux => {
+                Gains::Linux { alpha: linux_gain(config.alpha_hz), beta: linux_gain(config.beta_hz) }
+            }
         };
         let overload_at = match (config.overload, config.compat) {
             (Overload::Overflow, _) => u64::from(saturated),
             (Overload::Drop, Compat::Rfc) => u64::from(u32::MAX.div_ceil(coupling)),
             (Overload::Drop, Compat::Linux) => u64::from(saturated) + 1,
         };
-        let cap = if config.overload == Overload::Overflow {
-            saturated
-        } else {
-            u32::MAX
-        };
-        Ok(Self {
-            target: config.target,
-            tupdate: config.tupdate,
-            gains,
-            cap,
-            overload_at,
-        })
+        let cap = if config.overload == Overload::Overflow { saturated } else { u32::MAX };
+        Ok(Self { target: config.target, tupdate: config.tupdate, gains, cap, overload_at })
     }
 
     /// The target as configured; the one in force may be longer at low rates.
@@ -122,10 +108,7 @@ impl PiParams {
         match self.gains {
             Gains::Rfc { alpha, beta } => (error as f64 * alpha + growth as f64 * beta) as i64,
             Gains::Linux { alpha, beta } => {
-                error
-                    .saturating_mul(alpha)
-                    .saturating_add(growth.saturating_mul(beta))
-                    / LINUX_UNITS
+                error.saturating_mul(alpha).saturating_add(growth.saturating_mul(beta)) / LINUX_UNITS
             }
         }
     }

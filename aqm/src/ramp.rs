@@ -23,12 +23,7 @@ impl Ramp {
             Some(slope) => slope,
             None => 0,
         };
-        Self {
-            min,
-            range,
-            floor_bytes,
-            slope,
-        }
+        Self { min, range, floor_bytes, slope }
     }
 
     /// Where it begins at this pace.
@@ -37,10 +32,7 @@ impl Ramp {
     }
 
     /// The likelihood of a native mark with `bytes` left in L.
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "over < range, so the product is below 2^64"
-    )]
+    #[expect(clippy::cast_possible_truncation, reason = "over < range, so the product is below 2^64")]
     pub fn likelihood(&self, bytes: u64, pace: Pace) -> Prob {
         let delay = pace.time(bytes);
         let over = delay.since(self.min(pace)).0;

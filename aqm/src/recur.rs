@@ -81,9 +81,7 @@ mod tests {
         for gap in [2_u32, 3, 10, 1000] {
             let mut dice = Dice::new(7);
             let likelihood = Prob::from_f64(1.0 / f64::from(gap));
-            let hits: Vec<u32> = (0..gap * 50)
-                .filter(|_| dice.recur(Purpose::LMark, likelihood))
-                .collect();
+            let hits: Vec<u32> = (0..gap * 50).filter(|_| dice.recur(Purpose::LMark, likelihood)).collect();
             assert!(hits.len() >= 49, "{gap}: {}", hits.len());
             for pair in hits.windows(2) {
                 let spacing = pair[1] - pair[0];
@@ -99,19 +97,14 @@ mod tests {
             assert!((0..1000).all(|_| dice.recur(Purpose::Classic, Prob::ONE)));
             assert!((0..1000).all(|_| !dice.recur(Purpose::Classic, Prob::ZERO)));
         }
-        assert!(
-            Dice([0; 4]).recur(Purpose::Classic, Prob::ONE),
-            "whatever the phase"
-        );
+        assert!(Dice([0; 4]).recur(Purpose::Classic, Prob::ONE), "whatever the phase");
     }
 
     #[test]
     fn purposes_do_not_share_an_accumulator() {
         let likelihood = Prob::from_f64(0.3);
         let mut alone = Dice::new(1);
-        let expected: Vec<bool> = (0..1000)
-            .map(|_| alone.recur(Purpose::LDrop, likelihood))
-            .collect();
+        let expected: Vec<bool> = (0..1000).map(|_| alone.recur(Purpose::LDrop, likelihood)).collect();
         let mut shared = Dice::new(1);
         let got: Vec<bool> = (0..1000)
             .map(|_| {
@@ -140,10 +133,7 @@ mod tests {
         assert!((24_500..25_500).contains(&hits), "{hits}");
         let drawn = high(split_mix(u64::from(dice.0[1]) << 32 | u64::from(dice.0[0])).0);
         let mut same = dice;
-        assert!(
-            same.roll(Prob(drawn)),
-            "a value equal to the likelihood acts, as in the kernel"
-        );
+        assert!(same.roll(Prob(drawn)), "a value equal to the likelihood acts, as in the kernel");
         assert!(!dice.roll(Prob(drawn - 1)));
         assert!((0..1000).all(|_| dice.roll(Prob::ONE)));
         assert!((0..1000).all(|_| !dice.roll(Prob::ZERO)));

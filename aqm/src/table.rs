@@ -36,10 +36,7 @@ pub enum Treatment {
 impl Treatment {
     /// Whether a packet with this treatment may ever be changed to CE.
     pub const fn may_mark(self) -> bool {
-        matches!(
-            self,
-            Self::L4sMark | Self::L4sClassicMark | Self::ClassicMark | Self::CoupledMark
-        )
+        matches!(self, Self::L4sMark | Self::L4sClassicMark | Self::ClassicMark | Self::CoupledMark)
     }
 }
 

@@ -67,10 +67,7 @@ impl Stamp {
     pub const SHIFT: u32 = 6;
 
     /// The stamp of `now`, rounded down to 64 ns.
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "wraps by design; differences are taken modulo 2^32"
-    )]
+    #[expect(clippy::cast_possible_truncation, reason = "wraps by design; differences are taken modulo 2^32")]
     pub const fn at(now: Nanos) -> Self {
         Self((now.0 >> Self::SHIFT) as u32)
     }
@@ -79,11 +76,7 @@ impl Stamp {
     /// `earlier` is the later one.
     pub const fn since(self, earlier: Self) -> Nanos {
         let units = self.0.wrapping_sub(earlier.0);
-        if units.cast_signed() < 0 {
-            Nanos::ZERO
-        } else {
-            Nanos((units as u64) << Self::SHIFT)
-        }
+        if units.cast_signed() < 0 { Nanos::ZERO } else { Nanos((units as u64) << Self::SHIFT) }
     }
 }
 
@@ -115,11 +108,7 @@ impl Pace {
     #[expect(clippy::cast_possible_truncation, reason = "saturated just before")]
     pub const fn time(self, bytes: u64) -> Nanos {
         let ns = (self.0 as u128 * bytes as u128) >> 32;
-        if ns > u64::MAX as u128 {
-            Nanos::MAX
-        } else {
-            Nanos(ns as u64)
-        }
+        if ns > u64::MAX as u128 { Nanos::MAX } else { Nanos(ns as u64) }
     }
 }
 
@@ -150,10 +139,7 @@ impl Prob {
 
     /// The square, rounded to the nearest; the square of 1 is 1.
     #[must_use]
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "the square of a ratio of at most 1 is at most 1"
-    )]
+    #[expect(clippy::cast_possible_truncation, reason = "the square of a ratio of at most 1 is at most 1")]
     pub const fn squared(self) -> Self {
         let one = u32::MAX as u64;
         Self(((self.0 as u64 * self.0 as u64 + one / 2) / one) as u32)
@@ -186,10 +172,7 @@ mod tests {
         assert_eq!(Prob::ONE.over(0), Prob::ONE);
         assert_eq!(Prob::ONE.over(2), Prob(u32::MAX / 2));
         for ratio in [-1.0, 0.0, 0.25, 1.0, 2.0, f64::INFINITY] {
-            assert!(
-                (Prob::from_f64(ratio).as_f64() - ratio.clamp(0.0, 1.0)).abs() < 1e-9,
-                "{ratio}"
-            );
+            assert!((Prob::from_f64(ratio).as_f64() - ratio.clamp(0.0, 1.0)).abs() < 1e-9, "{ratio}");
         }
     }
 
@@ -210,13 +193,7 @@ mod tests {
 
     #[test]
     fn a_pace_is_within_six_in_a_billion_of_its_rate() {
-        for bps in [
-            64_000,
-            1_000_000,
-            333_333_333,
-            10_000_000_000,
-            400_000_000_000_u64,
-        ] {
+        for bps in [64_000, 1_000_000, 333_333_333, 10_000_000_000, 400_000_000_000_u64] {
             let bytes = 1_u64 << 40;
             let exact = u128::from(bytes) * 8_000_000_000 / u128::from(bps);
             let got = u128::from(Pace::of(BitsPerSec(bps)).time(bytes).0);

@@ -18,15 +18,8 @@ pub struct Wrr {
 impl Wrr {
     /// C's weight in percent (at most 100; 0: strict priority for L) and the MTU that sizes the starting credit.
     pub const fn new(classic_percent: u8, mtu: u16) -> Self {
-        let classic_weight = if classic_percent > 100 {
-            100
-        } else {
-            classic_percent as i32
-        };
-        Self {
-            classic_weight,
-            start: mtu as i32 * (2 * classic_weight - 100),
-        }
+        let classic_weight = if classic_percent > 100 { 100 } else { classic_percent as i32 };
+        Self { classic_weight, start: mtu as i32 * (2 * classic_weight - 100) }
     }
 
     /// The credit of drained queues.

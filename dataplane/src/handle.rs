@@ -81,6 +81,20 @@ pub(crate) struct Desk {
     pub(crate) debts: VecDeque<(usize, Change)>,
 }
 
+impl Desk {
+    /// Sends what undoes a change that failed halfway; whether all of it is sent.
+    fn pay_debts(&mut self) -> bool {
+        while let Some(&(shard, change)) = self.debts.front() {
+            let Some(shard) = self.shards.get_mut(shard) else { return false };
+            if shard.orders.push(Order::Change(change)).is_err() {
+                return false;
+            }
+            self.debts.pop_front();
+        }
+        true
+    }
+}
+
 /// The control side's ends of a shard's rings.
 pub(crate) struct ShardDesk {
     pub(crate) orders: rtrb::Producer<Order>,
@@ -224,7 +238,7 @@ impl Inner {
         if plan.is_empty() {
             return Ok(());
         }
-        if !self.wait(|| self.shards_answer() && self.pay_debts(desk)) {
+        if !self.wait(|| self.shards_answer() && desk.pay_debts()) {
             return Err(ApplyError::Unavailable("an lcore does not answer"));
         }
         if let Err(sent) = self.prepare(desk, plan.before()) {
@@ -258,21 +272,9 @@ impl Inner {
         if self.settle(desk) { Ok(()) } else { Err(changes.len()) }
     }
 
-    /// Sends what undoes a change that failed halfway; whether all of it is sent.
-    fn pay_debts(&self, desk: &mut Desk) -> bool {
-        while let Some(&(shard, change)) = desk.debts.front() {
-            let Some(shard) = desk.shards.get_mut(shard) else { return false };
-            if shard.orders.push(Order::Change(change)).is_err() {
-                return false;
-            }
-            desk.debts.pop_front();
-        }
-        true
-    }
-
     /// Moves removals on: regular work.
     pub(crate) fn see_off(&self, desk: &mut Desk) {
-        self.pay_debts(desk);
+        desk.pay_debts();
         let Desk { registry, shards, leaving, .. } = desk;
         for group in leaving.iter_mut().filter(|group| !group.sent) {
             if !self.have_passed(&group.until) || !group.send(shards) {

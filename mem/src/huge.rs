@@ -31,9 +31,7 @@ macro_rules! zeroable {
         unsafe impl Zeroable for $t {}
     )*};
 }
-zeroable!(
-    u8, u16, u32, u64, u128, usize, i8, i16, i32, i64, i128, isize, f32, f64
-);
+zeroable!(u8, u16, u32, u64, u128, usize, i8, i16, i32, i64, i128, isize, f32, f64);
 zeroable!(AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, AtomicI64);
 
 // SAFETY: an array is zero exactly when its elements are (test: `zeroed_memory_reads_as_zero`).
@@ -124,24 +122,12 @@ impl<T> HugeSlice<T> {
     /// for the elements being valid.
     fn map(len: usize) -> io::Result<Self> {
         assert!(align_of::<T>() <= PAGE, "a mapping is aligned to pages, no more");
-        let bytes = len
-            .checked_mul(size_of::<T>())
-            .ok_or(io::ErrorKind::OutOfMemory)?;
+        let bytes = len.checked_mul(size_of::<T>()).ok_or(io::ErrorKind::OutOfMemory)?;
         if bytes == 0 {
-            return Ok(Self {
-                start: NonNull::dangling(),
-                len,
-                mapped: 0,
-                backing: Backing::Plain,
-            });
+            return Ok(Self { start: NonNull::dangling(), len, mapped: 0, backing: Backing::Plain });
         }
         let (start, mapped, backing) = map_bytes(bytes)?;
-        Ok(Self {
-            start: start.cast(),
-            len,
-            mapped,
-            backing,
-        })
+        Ok(Self { start: start.cast(), len, mapped, backing })
     }
 }
 
@@ -234,9 +220,7 @@ fn map_aligned(length: usize) -> Option<(NonNull<u8>, usize)> {
 }
 
 fn round_up(bytes: usize, to: usize) -> io::Result<usize> {
-    bytes
-        .checked_next_multiple_of(to)
-        .ok_or_else(|| io::ErrorKind::OutOfMemory.into())
+    bytes.checked_next_multiple_of(to).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
 }
 
 fn mmap(length: usize, flags: i32) -> io::Result<NonNull<u8>> {
@@ -254,11 +238,7 @@ fn advise(start: NonNull<u8>, length: usize, advice: i32) -> io::Result<()> {
     // SAFETY: the range is a mapping made by `mmap` above that nobody else holds, and neither advice in use
     // (HUGEPAGE, POPULATE_WRITE) changes what it contains.
     let result = unsafe { libc::madvise(start.as_ptr().cast::<c_void>(), length, advice) };
-    if result == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 fn touch(start: NonNull<u8>, length: usize) {

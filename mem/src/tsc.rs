@@ -52,12 +52,7 @@ impl Tsc {
             shift += 1;
         }
         let factor = (NANOS_PER_SECOND << shift) / hz_wide;
-        Self {
-            origin,
-            factor: u64::try_from(factor).unwrap_or(u64::MAX),
-            shift,
-            hz,
-        }
+        Self { origin, factor: u64::try_from(factor).unwrap_or(u64::MAX), shift, hz }
     }
 
     /// Nanoseconds since the origin. A counter read before it (another CPU, a few ticks behind) gives 0.
@@ -100,16 +95,9 @@ mod tests {
 
     #[test]
     fn ten_years_do_not_drift_by_a_nanosecond() {
-        for hz in [
-            1,
-            999,
-            25_000_000,
-            999_999_937,
-            1_000_000_000,
-            2_600_000_000,
-            2_599_998_721,
-            5_100_000_003,
-        ] {
+        for hz in
+            [1, 999, 25_000_000, 999_999_937, 1_000_000_000, 2_600_000_000, 2_599_998_721, 5_100_000_003]
+        {
             let clock = Tsc::starting_at(hz, 7);
             let seconds = 10 * 365 * 86_400_u64;
             let shown = clock.nanos(7 + hz * seconds);

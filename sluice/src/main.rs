@@ -43,7 +43,7 @@ enum Command {
 
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
-        Command::Run(args) => run::run(args),
+        Command::Run(args) => run::run(&args),
         Command::Check(args) => check::run(args),
         Command::Replay(args) => replay::run(args),
         Command::Subs(args) => subs::run(args),

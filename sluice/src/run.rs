@@ -40,7 +40,7 @@ pub(crate) struct RunArgs {
 }
 
 /// Forwards until a signal.
-pub(crate) fn run(args: RunArgs) -> Result<ExitCode> {
+pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
     let config = Config::load(&args.config)?;
     config.check_ports(&args.config.to_string_lossy())?;
     if args.check {

@@ -70,8 +70,7 @@ impl Shaper {
         let lcores = self.json("/v1/lcores")?;
         let packets =
             lcores["items"].as_array().into_iter().flatten().filter(|lcore| lcore["role"] != "control");
-        let figures =
-            packets.map(|lcore| [&lcore["long_gaps"], &lcore["longest_gap_us"]].map(|value| value.as_u64()));
+        let figures = packets.map(|lcore| [&lcore["long_gaps"], &lcore["longest_gap_us"]].map(Value::as_u64));
         let figures = figures.map(|[count, longest]| (count.unwrap_or(0), longest.unwrap_or(0)));
         Ok(figures.fold((0, 0), |(sum, most), (count, longest)| (sum + count, most.max(longest))))
     }

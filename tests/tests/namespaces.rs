@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use model::stats::DirectionStats;
+use serde_json::Value;
 use tests::scene::{Scene, Script, Span, precise};
 use tests::topology::{Attach, CUSTOMERS, SERVER, SERVER6};
 use tests::traffic::{Tcp, goodput_bps, iperf_server, run_udp, summary, traffic_server};
@@ -71,6 +72,11 @@ fn one_flow_each(scene: &Scene, down: bool) -> Result<Timed> {
     Ok(all(verdicts))
 }
 
+#[expect(clippy::print_stdout, reason = "a test speaks to whoever runs it")]
+fn show(id: &str, l4s: &Span, classic: &Span, seen: &Value) {
+    println!("{id}: L {l4s:?}\n{id}: C {classic:?}\n{id}: prague {seen}");
+}
+
 /// Prague by UDP and kernel CUBIC beside it, down to one customer.
 fn prague_beside_cubic(scene: &Scene, from: &str, server: &str, id: &str, down_bps: u64) -> Result<Timed> {
     let folder = scene.folder.as_path();
@@ -95,7 +101,7 @@ fn prague_beside_cubic(scene: &Scene, from: &str, server: &str, id: &str, down_b
     drop((udp, tcp));
     let (l4s, classic) =
         (Span::between(&before.l4s, &after.l4s), Span::between(&before.classic, &after.classic));
-    println!("{id}: L {l4s:?}\n{id}: C {classic:?}\n{id}: prague {seen}");
+    show(id, &l4s, &classic, &seen);
     let ce = seen["ecn"]["ce"].as_u64().unwrap_or(0);
     ensure!(ce > 0, "the receiver saw no CE: {seen}");
     ensure!(seen["ecn"]["not_ect"] == 0 && seen["ecn"]["ect0"] == 0, "ECT(1) came as something else: {seen}");

@@ -18,11 +18,7 @@ fn pi(config: &DualPi2Config) -> PiParams {
 }
 
 fn bank(capacity: usize) -> PiBank {
-    PiBank::new(
-        TUPDATE,
-        capacity,
-        vec![pi(&DualPi2Config::default()), pi(&DualPi2Config::linux())],
-    )
+    PiBank::new(TUPDATE, capacity, vec![pi(&DualPi2Config::default()), pi(&DualPi2Config::linux())])
 }
 
 fn quiet(_: u32, _: bool) {}
@@ -62,13 +58,8 @@ fn the_longer_of_the_two_delays_counts_across_the_wrap_of_stamps() {
     let now = Nanos(((1_u64 << 32) + 100_000) << Stamp::SHIFT);
     let ago = |ms| Some(Stamp::at(now.since(Nanos::from_millis(ms))));
     let longest = pi.step(Prob::ZERO, Nanos(30_000_000 / 64 * 64), Nanos::ZERO, TARGET);
-    for (l, c) in [
-        (ago(30), ago(1)),
-        (ago(1), ago(30)),
-        (ago(30), None),
-        (None, ago(30)),
-        (ago(30), ago(30)),
-    ] {
+    for (l, c) in [(ago(30), ago(1)), (ago(1), ago(30)), (ago(30), None), (None, ago(30)), (ago(30), ago(30))]
+    {
         let bank = bank(1);
         bank.publish(0, l, c);
         bank.update(now, &mut quiet);
@@ -87,11 +78,7 @@ fn a_stamp_of_zero_is_a_time_like_any_other() {
     );
     bank.publish(0, None, None);
     bank.update(Nanos::from_millis(56), &mut quiet);
-    assert_eq!(
-        bank.update(Nanos::from_millis(72), &mut quiet),
-        0,
-        "empty is told by the flag"
-    );
+    assert_eq!(bank.update(Nanos::from_millis(72), &mut quiet), 0, "empty is told by the flag");
 }
 
 #[test]
@@ -162,10 +149,7 @@ fn a_cleared_id_starts_at_zero_at_once_and_ends_its_overload() {
     bank.publish(5, Some(Stamp::at(now.since(Nanos::from_millis(20)))), None);
     bank.update(now, &mut |id, on| events.push((id, on)));
     let fresh = pi(&DualPi2Config::linux()).step(Prob::ZERO, Nanos::from_millis(20), Nanos::ZERO, TARGET);
-    assert!(
-        (bank.p_prime(5).as_f64() - fresh.as_f64()).abs() < 1e-4,
-        "to the 64 ns of a stamp"
-    );
+    assert!((bank.p_prime(5).as_f64() - fresh.as_f64()).abs() < 1e-4, "to the 64 ns of a stamp");
     assert_eq!(events, [(5, true), (5, false)]);
 }
 
@@ -176,10 +160,7 @@ fn a_cleared_id_that_nobody_takes_ends_its_overload_and_is_not_visited_again() {
     bank.publish(5, Some(Stamp::at(Nanos::from_secs(1))), None);
     bank.update(Nanos::from_millis(1_300), &mut |id, on| events.push((id, on)));
     bank.clear(5);
-    assert_eq!(
-        bank.update(Nanos::from_millis(1_316), &mut |id, on| events.push((id, on))),
-        0
-    );
+    assert_eq!(bank.update(Nanos::from_millis(1_316), &mut |id, on| events.push((id, on))), 0);
     assert_eq!(events, [(5, true), (5, false)]);
     assert_eq!(bank.p_prime(5), Prob::ZERO);
 }
@@ -192,11 +173,7 @@ fn a_rate_change_keeps_p() {
     bank.assign(1, 0, Nanos::from_millis(40));
     assert_eq!(bank.p_prime(1), before);
     bank.assign(1, 9, Nanos::from_millis(40));
-    assert_eq!(
-        tick_with(&bank, 1, 2, Nanos::from_millis(50)),
-        1,
-        "an unknown profile is the first"
-    );
+    assert_eq!(tick_with(&bank, 1, 2, Nanos::from_millis(50)), 1, "an unknown profile is the first");
 }
 
 #[test]
@@ -220,16 +197,9 @@ fn a_late_tick_is_one_step_for_the_busy_and_bounded_catch_up_for_the_idle() {
             pi.step(busy, Nanos::from_millis(50), Nanos::from_millis(50), TARGET),
             "{late}"
         );
-        assert_eq!(
-            bank.p_prime(1),
-            pi.idle(idle, Nanos::ZERO, ticks, TARGET),
-            "{late} intervals"
-        );
+        assert_eq!(bank.p_prime(1), pi.idle(idle, Nanos::ZERO, ticks, TARGET), "{late} intervals");
     }
-    assert_eq!(
-        bank.due(),
-        Nanos(bank.last_pass.load(Ordering::Relaxed)) + TUPDATE
-    );
+    assert_eq!(bank.due(), Nanos(bank.last_pass.load(Ordering::Relaxed)) + TUPDATE);
 }
 
 #[test]
@@ -255,11 +225,7 @@ fn ticks_may_wrap() {
     let pi = pi(&DualPi2Config::default());
     for tick in 1..=20 {
         bank.update(Nanos(tick * TUPDATE.0), &mut quiet);
-        assert_eq!(
-            bank.p_prime(0),
-            pi.idle(Prob::ONE, Nanos::ZERO, tick, TARGET),
-            "tick {tick}"
-        );
+        assert_eq!(bank.p_prime(0), pi.idle(Prob::ONE, Nanos::ZERO, tick, TARGET), "tick {tick}");
     }
 }
 
@@ -272,10 +238,7 @@ fn an_id_idle_for_longer_than_ticks_can_tell_is_folded_in_time() {
     }
     let (p, tick) = unpack(bank.states[299].load(Ordering::Relaxed));
     assert_eq!(tick, 300, "its turn has come");
-    assert_eq!(
-        p,
-        pi(&DualPi2Config::default()).idle(Prob::ONE, Nanos::ZERO, 300, TARGET)
-    );
+    assert_eq!(p, pi(&DualPi2Config::default()).idle(Prob::ONE, Nanos::ZERO, 300, TARGET));
 }
 
 #[test]

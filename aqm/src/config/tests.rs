@@ -18,12 +18,7 @@ const fn row(
     alpha_beta: (f64, f64),
     wire: (u32, u32),
 ) -> Row {
-    Row {
-        max_typical,
-        target_tupdate_us: delays_us,
-        alpha_beta,
-        wire,
-    }
+    Row { max_typical, target_tupdate_us: delays_us, alpha_beta, wire }
 }
 
 const RTTS: [Row; 6] = [
@@ -44,32 +39,16 @@ fn round_trip_times_give_target_interval_and_gains() {
     for row in RTTS {
         let (max, typical) = row.max_typical;
         let gains = RttGains::new(given(typical), given(max)).unwrap();
-        assert_eq!(
-            (gains.target.0 / 1_000, gains.tupdate.0 / 1_000),
-            row.target_tupdate_us,
-            "max {max}"
-        );
+        assert_eq!((gains.target.0 / 1_000, gains.tupdate.0 / 1_000), row.target_tupdate_us, "max {max}");
         assert!(
             (gains.alpha_hz / row.alpha_beta.0 - 1.0).abs() < 2e-3,
             "max {max}: alpha {}",
             gains.alpha_hz
         );
-        assert!(
-            (gains.beta_hz / row.alpha_beta.1 - 1.0).abs() < 1e-9,
-            "max {max}: beta {}",
-            gains.beta_hz
-        );
-        let linux = DualPi2Config::linux()
-            .with_rtts(given(typical), given(max))
-            .unwrap();
-        assert!(
-            (linux.alpha_hz * 256.0 - f64::from(row.wire.0)).abs() < 1e-9,
-            "max {max}"
-        );
-        assert!(
-            (linux.beta_hz * 256.0 - f64::from(row.wire.1)).abs() < 1e-9,
-            "max {max}"
-        );
+        assert!((gains.beta_hz / row.alpha_beta.1 - 1.0).abs() < 1e-9, "max {max}: beta {}", gains.beta_hz);
+        let linux = DualPi2Config::linux().with_rtts(given(typical), given(max)).unwrap();
+        assert!((linux.alpha_hz * 256.0 - f64::from(row.wire.0)).abs() < 1e-9, "max {max}");
+        assert!((linux.beta_hz * 256.0 - f64::from(row.wire.1)).abs() < 1e-9, "max {max}");
     }
 }
 
@@ -97,10 +76,7 @@ fn senseless_round_trip_times_are_refused() {
         (None, us(5)),
         (us(1), us(u64::MAX / 1_000)),
     ] {
-        assert!(
-            matches!(RttGains::new(typical, max), Err(ParamError::Rtt { .. })),
-            "{typical:?} {max:?}"
-        );
+        assert!(matches!(RttGains::new(typical, max), Err(ParamError::Rtt { .. })), "{typical:?} {max:?}");
     }
 }
 
@@ -110,11 +86,7 @@ fn showing_and_applying_the_gains_is_a_fixed_point() {
         let mut config = base.with_rtts(given(15), given(100)).unwrap();
         let first = DualPi2Params::new(&config).unwrap();
         for _ in 0..11 {
-            config = DualPi2Config {
-                alpha_hz: config.alpha_hz,
-                beta_hz: config.beta_hz,
-                ..config
-            };
+            config = DualPi2Config { alpha_hz: config.alpha_hz, beta_hz: config.beta_hz, ..config };
             assert_eq!(DualPi2Params::new(&config).unwrap(), first);
         }
     }
@@ -143,23 +115,9 @@ fn each_limit_is_checked_and_named() {
     refused("classic_protection_percent", |c| {
         c.classic_protection_percent = 101;
     });
-    refused("ramp_min_us", |c| {
-        c.native = Native::Ramp {
-            min: Nanos::MAX,
-            range: Nanos::ZERO,
-        }
-    });
-    refused("ramp_range_us", |c| {
-        c.native = Native::Ramp {
-            min: Nanos::ZERO,
-            range: Nanos::MAX,
-        }
-    });
-    refused("step_us", |c| {
-        c.native = Native::Step {
-            threshold: Nanos::MAX,
-        }
-    });
+    refused("ramp_min_us", |c| c.native = Native::Ramp { min: Nanos::MAX, range: Nanos::ZERO });
+    refused("ramp_range_us", |c| c.native = Native::Ramp { min: Nanos::ZERO, range: Nanos::MAX });
+    refused("step_us", |c| c.native = Native::Step { threshold: Nanos::MAX });
     refused("step_us", |c| c.compat = Compat::Linux);
     for config in [DualPi2Config::default(), DualPi2Config::linux()] {
         assert_eq!(config.validate(), Ok(()));

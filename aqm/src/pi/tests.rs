@@ -36,16 +36,8 @@ fn one_step_matches_the_kernel_bit_for_bit() {
         let got = pi.step(Prob::ZERO, Nanos::from_millis(ms), Nanos::ZERO, TARGET);
         assert_eq!(got.0, expected, "{ms} ms");
         assert!((got.as_f64() - p).abs() < 6e-5, "{ms} ms: p' {}", got.as_f64());
-        assert!(
-            (got.squared().as_f64() - p_c).abs() < 6e-5,
-            "{ms} ms: p_C {}",
-            got.squared().as_f64()
-        );
-        assert!(
-            (got.times(2).as_f64() - p_cl).abs() < 6e-4,
-            "{ms} ms: p_CL {}",
-            got.times(2).as_f64()
-        );
+        assert!((got.squared().as_f64() - p_c).abs() < 6e-5, "{ms} ms: p_C {}", got.squared().as_f64());
+        assert!((got.times(2).as_f64() - p_cl).abs() < 6e-4, "{ms} ms: p_CL {}", got.times(2).as_f64());
         assert_eq!(pi.is_overload(got), ms >= 150, "{ms} ms");
     }
 }
@@ -59,10 +51,7 @@ fn one_step_of_the_rfc_mode_follows_the_gains_as_configured() {
             + 3.2 * f64::from(u32::try_from(ms).unwrap()))
             / 1e3;
         let got = pi.step(Prob::ZERO, delay, Nanos::ZERO, TARGET).as_f64();
-        assert!(
-            (got - exact.min(1.0)).abs() <= 1e-6 * exact,
-            "{ms} ms: {got} for {exact}"
-        );
+        assert!((got - exact.min(1.0)).abs() <= 1e-6 * exact, "{ms} ms: {got} for {exact}");
     }
 }
 
@@ -80,10 +69,7 @@ fn differences_are_signed_so_a_delay_below_target_lowers_p() {
 #[test]
 fn an_idle_queue_takes_as_many_ticks_to_zero_as_the_kernel() {
     let pi = pi(&DualPi2Config::linux());
-    assert_eq!(
-        pi.step(Prob::ONE, Nanos::ZERO, Nanos::ZERO, TARGET).0,
-        u32::MAX - 10_312_500
-    );
+    assert_eq!(pi.step(Prob::ONE, Nanos::ZERO, Nanos::ZERO, TARGET).0, u32::MAX - 10_312_500);
     for (from, ticks) in [(1.0, 417), (0.5, 209)] {
         let p = Prob::from_f64(from);
         assert!(pi.idle(p, Nanos::ZERO, ticks - 1, TARGET) > Prob::ZERO);
@@ -94,17 +80,8 @@ fn an_idle_queue_takes_as_many_ticks_to_zero_as_the_kernel() {
 #[test]
 fn idle_ticks_at_once_equal_a_hundred_thousand_explicit_ones() {
     // alpha so small that the fall lasts beyond 10^5 ticks, beside the defaults
-    let slow = |config: DualPi2Config| {
-        pi(&DualPi2Config {
-            alpha_hz: 0.004,
-            ..config
-        })
-    };
-    let params = [
-        both(),
-        [slow(DualPi2Config::default()), slow(DualPi2Config::linux())],
-    ]
-    .concat();
+    let slow = |config: DualPi2Config| pi(&DualPi2Config { alpha_hz: 0.004, ..config });
+    let params = [both(), [slow(DualPi2Config::default()), slow(DualPi2Config::linux())]].concat();
     for pi in params {
         for last in [Nanos::ZERO, Nanos(64), Nanos::from_millis(7), Nanos::from_secs(4)] {
             for target in [TARGET, Nanos(1), Nanos::from_micros(37)] {
@@ -112,11 +89,7 @@ fn idle_ticks_at_once_equal_a_hundred_thousand_explicit_ones() {
                 let (mut p, mut seen) = (start, last);
                 for ticks in 0..=100_000_u64 {
                     if ticks < 1_000 || ticks % 97 == 0 || ticks > 99_990 {
-                        assert_eq!(
-                            pi.idle(start, last, ticks, target),
-                            p,
-                            "{ticks} ticks, last {last:?}"
-                        );
+                        assert_eq!(pi.idle(start, last, ticks, target), p, "{ticks} ticks, last {last:?}");
                     }
                     p = pi.step(p, Nanos::ZERO, seen, target);
                     seen = Nanos::ZERO;
@@ -130,11 +103,7 @@ fn idle_ticks_at_once_equal_a_hundred_thousand_explicit_ones() {
 fn overflow_caps_p_at_one_kth() {
     for base in [DualPi2Config::default(), DualPi2Config::linux()] {
         for coupling in [1, 2, 3, 255] {
-            let pi = pi(&DualPi2Config {
-                overload: Overload::Overflow,
-                coupling,
-                ..base
-            });
+            let pi = pi(&DualPi2Config { overload: Overload::Overflow, coupling, ..base });
             let p = pi.step(Prob::ZERO, Nanos::from_secs(4), Nanos::ZERO, TARGET);
             assert_eq!(p.0, u32::MAX / coupling);
             assert!(pi.is_overload(p));
@@ -146,18 +115,12 @@ fn overflow_caps_p_at_one_kth() {
 #[test]
 fn overload_begins_where_p_cl_reaches_one() {
     let at = |config: DualPi2Config, p: u32| pi(&config).is_overload(Prob(p));
-    let rfc = |coupling| DualPi2Config {
-        coupling,
-        ..DualPi2Config::default()
-    };
+    let rfc = |coupling| DualPi2Config { coupling, ..DualPi2Config::default() };
     assert!(at(rfc(2), 1 << 31) && !at(rfc(2), (1 << 31) - 1));
     assert!(at(rfc(1), u32::MAX) && !at(rfc(1), u32::MAX - 1));
     assert!(at(rfc(3), u32::MAX / 3));
     // the kernel asks for k * p' beyond 1, which k = 1 never reaches
-    let linux = |coupling| DualPi2Config {
-        coupling,
-        ..DualPi2Config::linux()
-    };
+    let linux = |coupling| DualPi2Config { coupling, ..DualPi2Config::linux() };
     assert!(at(linux(2), 1 << 31) && !at(linux(2), (1 << 31) - 1));
     assert!(!at(linux(1), u32::MAX));
     assert!(!at(linux(3), u32::MAX / 3) && at(linux(3), u32::MAX / 3 + 1));

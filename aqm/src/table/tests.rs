@@ -98,25 +98,13 @@ const STRAY_IN_L: [(Rule, Ecn, bool, Treatment); 24] = [
 fn every_case_has_the_queue_and_treatment_written_out() {
     for (l4s, cases) in [(true, ON), (false, OFF)] {
         for (rule, ecn, queue, expected) in cases {
-            assert_eq!(
-                classify(ecn, rule, l4s, false),
-                queue,
-                "{rule:?} {ecn:?} l4s {l4s}"
-            );
-            assert_eq!(
-                treatment(queue, ecn, rule, l4s),
-                expected,
-                "{rule:?} {ecn:?} l4s {l4s}"
-            );
+            assert_eq!(classify(ecn, rule, l4s, false), queue, "{rule:?} {ecn:?} l4s {l4s}");
+            assert_eq!(treatment(queue, ecn, rule, l4s), expected, "{rule:?} {ecn:?} l4s {l4s}");
         }
         let mut seen: Vec<_> = cases.iter().map(|case| (case.0 as u8, case.1 as u8)).collect();
         seen.sort_unstable();
         seen.dedup();
-        assert_eq!(
-            seen.len(),
-            Rule::ALL.len() * Ecn::ALL.len(),
-            "no case twice, none missing"
-        );
+        assert_eq!(seen.len(), Rule::ALL.len() * Ecn::ALL.len(), "no case twice, none missing");
     }
 }
 
@@ -134,18 +122,10 @@ fn one_queue_for_all_never_marks_ect1_with_classic_strength() {
 #[test]
 fn strays_in_l_are_defined_too() {
     for (rule, ecn, l4s, expected) in STRAY_IN_L {
-        assert_eq!(
-            treatment(L4s, ecn, rule, l4s),
-            expected,
-            "{rule:?} {ecn:?} l4s {l4s}"
-        );
+        assert_eq!(treatment(L4s, ecn, rule, l4s), expected, "{rule:?} {ecn:?} l4s {l4s}");
     }
     for ecn in [Ect1, Ce] {
-        assert_eq!(
-            treatment(L4s, ecn, Exclude, true),
-            L4sMark,
-            "queued before the rule came"
-        );
+        assert_eq!(treatment(L4s, ecn, Exclude, true), L4sMark, "queued before the rule came");
     }
 }
 
@@ -160,11 +140,7 @@ fn any_ect_moves_ect0_without_a_rule_and_nothing_else() {
             }
         }
     }
-    assert_eq!(
-        treatment(L4s, Ect0, None, true),
-        L4sMark,
-        "its senders are scalable"
-    );
+    assert_eq!(treatment(L4s, Ect0, None, true), L4sMark, "its senders are scalable");
 }
 
 #[test]
@@ -172,15 +148,9 @@ fn no_case_marks_not_ect_or_gives_ect1_a_mark_of_classic_strength() {
     for queue in Queue::BOTH {
         for rule in Rule::ALL {
             for l4s in [true, false] {
-                assert!(
-                    !treatment(queue, NotEct, rule, l4s).may_mark(),
-                    "{queue:?} {rule:?} {l4s}"
-                );
+                assert!(!treatment(queue, NotEct, rule, l4s).may_mark(), "{queue:?} {rule:?} {l4s}");
                 let ect1 = treatment(queue, Ect1, rule, l4s);
-                assert!(
-                    !matches!(ect1, ClassicMark | L4sClassicMark),
-                    "{queue:?} {rule:?} {l4s}"
-                );
+                assert!(!matches!(ect1, ClassicMark | L4sClassicMark), "{queue:?} {rule:?} {l4s}");
                 if !l4s {
                     assert!(!ect1.may_mark(), "off: as Not-ECT");
                 }

@@ -170,12 +170,10 @@ impl<'a> Bench<'a> {
         }
         // rates beyond what held traffic can reach show what a packet costs then
         self.hold(self.window(WARM_UP).capacity())?;
-        self.pass(WARM_UP);
         let mut pps = self.window(WARM_UP).capacity();
         for _ in 0..HELD_TRIES {
             pps *= HELD_LOAD;
             let wanted = self.hold(pps)?;
-            self.pass(WARM_UP);
             let all = self.wait(PRIME, |bench| bench.held() * 10 >= wanted * 8);
             tracing::debug!(pps, wanted, held = self.held(), feed = ?self.feed, all, "held traffic");
             if all {
@@ -185,11 +183,17 @@ impl<'a> Bench<'a> {
         Err(BenchError::NotHeld { held: self.held(), wanted: flight(self.options, pps) })
     }
 
-    /// Sets rates that add up to `pps`; how many packets are to be held.
+    /// Sets rates that add up to `pps` and lets everybody's turn come twice; how many packets are to be held.
+    ///
+    /// The rounds must take as long as a packet at a subscriber's rate, less the wait: at full speed all would send
+    /// within a part of that time and the first of them would hold up the others.
     fn hold(&self, pps: f64) -> Result<u64, BenchError> {
         let wanted = flight(self.options, pps);
         self.subscribe(held_bps(self.options, pps))?;
+        self.feed.pace.store(pace(self.options, pps, wanted), Relaxed);
         self.feed.target.store(wanted, Relaxed);
+        let round = Duration::from_secs_f64(f64::from(self.options.subscribers) / pps);
+        self.pass(WARM_UP.max(round * 2));
         Ok(wanted)
     }
 
@@ -214,29 +218,6 @@ impl<'a> Bench<'a> {
         let windows = windows.collect();
         self.feed.measuring.store(false, Relaxed);
         let (held_us, marked) = difference(&before, &self.totals());
-        let t = self.totals();
-        let edges: Vec<_> = engine::upper_edges_us().map(|e| e.unwrap_or(f64::INFINITY)).collect();
-        let show = |name: &str, b: &engine::Totals, a: &engine::Totals| {
-            let all: u64 = a.count() - b.count();
-            let mut text = String::new();
-            for ((e, x), y) in edges.iter().zip(b.bins()).zip(a.bins()) {
-                if y > x {
-                    text += &format!(" {e:.0}:{:.1}%", (y - x) as f64 * 100.0 / all as f64);
-                }
-            }
-            eprintln!("{name} {all}: {text}");
-        };
-        show(
-            "L",
-            &before.queue(Direction::Down, Queue::L4s).delay,
-            &t.queue(Direction::Down, Queue::L4s).delay,
-        );
-        show(
-            "C",
-            &before.queue(Direction::Down, Queue::Classic).delay,
-            &t.queue(Direction::Down, Queue::Classic).delay,
-        );
-        show("lag", &before.lag, &t.lag);
         Measured { windows, held_us, marked }
     }
 
@@ -351,6 +332,18 @@ impl<'a> Bench<'a> {
     }
 }
 
+/// The generator's pace where `held` packets are to wait and the rates add up to `pps`: as many packets more in a
+/// round.
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "about"
+)]
+fn pace(options: &Options, pps: f64, held: u64) -> u64 {
+    (pps * (1.0 + held as f64 / f64::from(options.subscribers))) as u64
+}
+
 /// Rate of a subscriber where all together get `pps` packets.
 #[expect(
     clippy::cast_possible_truncation,
@@ -415,6 +408,14 @@ mod tests {
         assert_eq!(flight(&options(0), 5e6), OPEN_FLIGHT);
         assert_eq!(flight(&options(2_000), 5e6), 10_000);
         assert_eq!(flight(&options(1), 5e6), HELD_FLIGHT);
+    }
+
+    #[test]
+    fn a_round_is_shorter_than_a_packets_time_by_the_wait() {
+        let options = options(2_000);
+        let pace = pace(&options, 5e6, flight(&options, 5e6));
+        assert_eq!(pace, 5_500_000);
+        // a packet's time is 20 ms, a round 18.2 ms
     }
 
     #[test]

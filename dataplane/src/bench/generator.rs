@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
+use aqm::Nanos;
 use dpdk::{Burst, Consumer, Mbuf, Mempool, Producer};
 use engine::Counter;
 
@@ -30,6 +31,8 @@ const PASSES: usize = 1 << 16;
 pub(super) struct Feed {
     /// Packets to keep in flight; 0: none, and none is sent.
     pub(super) target: AtomicU64,
+    /// Packets a second to send at most; 0: no limit.
+    pub(super) pace: AtomicU64,
     /// Packets the path has dropped, as others have counted them.
     pub(super) dropped: AtomicU64,
     /// Whether PI passes are timed.
@@ -99,6 +102,29 @@ impl Order {
     }
 }
 
+/// Limits the rate of sending, in bursts.
+struct Pacer {
+    /// Packets that may be sent; never more than two bursts, so that time lost is not made up for.
+    allowance: f64,
+    last: Nanos,
+}
+
+impl Pacer {
+    /// Whether a burst may be sent at `now`, at `pace` packets a second.
+    #[expect(clippy::cast_precision_loss, reason = "a rate and a fraction of a second")]
+    fn admits(&mut self, now: Nanos, pace: u64) -> bool {
+        let earned = now.since(self.last).0 as f64 * pace as f64 / 1e9;
+        self.last = now;
+        self.allowance = (self.allowance + earned).min(2.0 * BURST as f64);
+        pace == 0 || self.allowance >= BURST as f64
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "at most a burst")]
+    fn sent(&mut self, packets: usize) {
+        self.allowance -= packets as f64;
+    }
+}
+
 /// The generator.
 pub(super) struct Generator {
     pool: Mempool,
@@ -110,6 +136,9 @@ pub(super) struct Generator {
     sizes: Vec<u16>,
     made: usize,
     written: usize,
+    /// Packets in hand whose headers are written.
+    ready: usize,
+    pacer: Pacer,
     /// Alone on its CPU.
     alone: bool,
 }
@@ -127,7 +156,8 @@ impl Generator {
         distinct.sort_unstable();
         distinct.dedup();
         let templates = distinct.iter().map(|&size| ECN.map(|ecn| Template::new(size, ecn))).collect();
-        Self { pool, feed, back, order, templates, sizes, made: 0, written: 0, alone }
+        let pacer = Pacer { allowance: 0.0, last: Nanos::ZERO };
+        Self { pool, feed, back, order, templates, sizes, made: 0, written: 0, ready: 0, pacer, alone }
     }
 
     /// Runs until told to stop; nanoseconds of the PI passes run while `measuring`.
@@ -140,7 +170,7 @@ impl Generator {
                 passes.push(inner.now().since(now).0);
             }
             let target = shared.target.load(Relaxed);
-            let moved = self.turn_around(shared, &mut hand, target);
+            let moved = self.turn_around(now, shared, &mut hand, target);
             if target == 0 && !moved {
                 nap();
             } else if !moved && !self.alone {
@@ -151,7 +181,7 @@ impl Generator {
     }
 
     /// Takes packets back, tops them up or thins them out to the target, and sends them; whether any moved.
-    fn turn_around(&mut self, shared: &Feed, hand: &mut Burst<BURST>, target: u64) -> bool {
+    fn turn_around(&mut self, now: Nanos, shared: &Feed, hand: &mut Burst<BURST>, target: u64) -> bool {
         let got = self.back.dequeue(hand);
         shared.returned.add(got as u64);
         let gone = shared.returned.get() + shared.dropped.load(Relaxed);
@@ -159,17 +189,23 @@ impl Generator {
         let wanted = usize::try_from(target.saturating_sub(in_flight)).unwrap_or(usize::MAX);
         while hand.len() > wanted {
             hand.pop();
+            self.ready = self.ready.min(hand.len());
         }
         while hand.len() < wanted && !hand.is_full() {
             let Some(packet) = self.make() else { break };
             // there is room
             let _ = hand.push(packet);
         }
-        for packet in hand.as_mut_slice() {
+        for packet in hand.as_mut_slice().iter_mut().skip(self.ready) {
             self.write(packet);
         }
-        let sent = self.feed.enqueue(hand);
-        shared.sent.add(sent as u64);
+        let mut sent = 0;
+        if self.pacer.admits(now, shared.pace.load(Relaxed)) {
+            sent = self.feed.enqueue(hand);
+            shared.sent.add(sent as u64);
+            self.pacer.sent(sent);
+        }
+        self.ready = hand.len();
         got + sent > 0
     }
 
@@ -211,6 +247,25 @@ mod tests {
         assert_eq!(sorted, (0..1000).collect::<Vec<_>>());
         assert_ne!(round, sorted);
         assert_eq!((0..1000).map(|_| order.next()).collect::<Vec<_>>(), round);
+    }
+
+    #[test]
+    fn a_pace_is_kept_and_lost_time_is_not_made_up_for() {
+        let mut pacer = Pacer { allowance: 0.0, last: Nanos::ZERO };
+        let sent = |pacer: &mut Pacer, from_us: u64, to_us: u64| {
+            let mut sent = 0;
+            for us in from_us..to_us {
+                if pacer.admits(Nanos::from_micros(us), 1_000_000) {
+                    pacer.sent(BURST);
+                    sent += BURST;
+                }
+            }
+            sent
+        };
+        assert_eq!(sent(&mut pacer, 1, 10_000) / BURST, 10_000 / BURST);
+        let after_a_pause = sent(&mut pacer, 20_000, 30_000);
+        assert!((10_000..=10_000 + 2 * BURST).contains(&after_a_pause), "{after_a_pause}");
+        assert!(pacer.admits(Nanos::from_millis(30), 0));
     }
 
     #[test]

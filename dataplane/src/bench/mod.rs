@@ -27,8 +27,9 @@ use conduct::Bench;
 use frame::MOST_SUBSCRIBERS;
 pub use frame::Sizes;
 
-/// A rate that no path here exceeds, for planning.
+/// A rate that no path here exceeds, for planning, and what a packet takes then.
 const PLANNED_PPS: f64 = 20e6;
+const LEAST_NS: f64 = 1e9 / PLANNED_PPS;
 
 /// What to measure.
 #[derive(Clone, Debug)]
@@ -133,7 +134,7 @@ pub struct Window {
 impl Window {
     /// Packets a second of an lcore that does nothing else and is never interrupted.
     fn capacity(&self) -> f64 {
-        1e9 / self.ns_per_packet.max(1.0)
+        1e9 / self.ns_per_packet.max(LEAST_NS)
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::{MutexGuard, PoisonError};
 use dpdk_sys as sys;
 
 use super::interface::Interface;
-use super::{Link, Port, PortStats};
+use super::{Link, Port, PortStats, State};
 use crate::error::PortError;
 
 impl Port {
@@ -36,8 +36,10 @@ impl Port {
         let result = unsafe { sys::shim_link_get(self.id, &raw mut mbps, &raw mut up) };
         let known = result == 0 && mbps != 0 && mbps != sys::K_LINK_SPEED_UNKNOWN;
         let driver_up = result == 0 && up != 0;
+        let started = self.state == State::Started;
         Link {
-            up: self.interface.as_ref().map_or(driver_up, |interface| driver_up && interface.is_running()),
+            // Either the driver never says "down" (22.11) or a second late (24.11).
+            up: self.interface.as_ref().map_or(driver_up, |interface| started && interface.is_running()),
             speed_bps: known.then(|| u64::from(mbps) * 1_000_000),
         }
     }

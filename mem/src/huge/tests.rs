@@ -54,18 +54,9 @@ fn a_panic_while_filling_drops_what_was_made() {
 #[test]
 fn large_slices_begin_on_a_huge_page() {
     let slice = HugeSlice::<u64>::zeroed(1 << 20).unwrap();
-    assert_eq!(
-        slice.as_ptr().addr() % HUGE_PAGE,
-        0,
-        "backing {:?}",
-        slice.backing()
-    );
+    assert_eq!(slice.as_ptr().addr() % HUGE_PAGE, 0, "backing {:?}", slice.backing());
     assert_eq!(slice.mapped_bytes() % HUGE_PAGE, 0);
-    assert_ne!(
-        slice.backing(),
-        Backing::Plain,
-        "the kernel grants transparent huge pages here"
-    );
+    assert_ne!(slice.backing(), Backing::Plain, "the kernel grants transparent huge pages here");
 }
 
 #[test]
