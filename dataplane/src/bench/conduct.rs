@@ -17,7 +17,7 @@ use super::frame::record;
 use super::generator::{Feed, Generator, Order};
 use super::path::{self, STAGES, Tally};
 use super::rig::{self, Rig};
-use super::{BenchError, Books, Options, Report, Window};
+use super::{BenchError, Books, Options, PLANNED_PPS, Report, Window};
 use crate::error::{ApplyError, LaunchError};
 use crate::handle::{Handle, Inner};
 use crate::launch::Builder;
@@ -141,7 +141,11 @@ impl<'a> Bench<'a> {
     }
 
     pub(super) fn conduct(&mut self) -> Result<Measured, BenchError> {
-        self.subscribe(OPEN_BPS)?;
+        // not far from what follows: the wait that a change of rate finds pending is rescaled, lag included
+        self.subscribe(match self.options.held_us {
+            0 => OPEN_BPS,
+            _ => held_bps(self.options, PLANNED_PPS),
+        })?;
         self.bytes = memory_bytes().saturating_sub(self.bytes);
         self.warm_up()?;
         Ok(self.measure())
@@ -169,8 +173,11 @@ impl<'a> Bench<'a> {
             return Ok(());
         }
         // rates beyond what held traffic can reach show what a packet costs then
-        self.hold(self.window(WARM_UP).capacity())?;
-        let mut pps = self.window(WARM_UP).capacity();
+        let open = self.window(WARM_UP);
+        self.hold(open.capacity())?;
+        let busy = self.window(WARM_UP);
+        tracing::debug!(?open, ?busy, "warm-up");
+        let mut pps = busy.capacity();
         for _ in 0..HELD_TRIES {
             pps *= HELD_LOAD;
             let wanted = self.hold(pps)?;
@@ -389,6 +396,7 @@ fn memory_bytes() -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Sizes;
     use super::*;
 
     fn options(held_us: u64) -> Options {
