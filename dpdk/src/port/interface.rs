@@ -2,11 +2,10 @@
 //! The kernel's view of the network interface below an af_packet port.
 //!
 //! DPDK 22.11's driver reports its link as up whatever happens, 24.11's follows a second late, so the state comes from
-//! the kernel. Nor does it count the
-//! frames for which there was no room in its receive ring (neither 22.11's nor 24.11's), which is how frames are lost on
-//! such a port: the kernel counts them on the driver's own sockets (`PACKET_STATISTICS`), which are found among this
-//! process's descriptors. Reading clears them, so a driver that began to read them would take its share.
-//! The socket of ours fixes the network namespace: that of the process when the port was opened.
+//! the kernel. Neither counts the frames for which there was no room in its receive ring, which is how frames are lost
+//! on such a port: the kernel counts them on the driver's own sockets (`PACKET_STATISTICS`), which are found among this
+//! process's descriptors. Reading clears them, so a driver that began to read them would take its share. The socket of
+//! ours fixes the network namespace: that of the process when the port was opened.
 
 use core::mem::zeroed;
 use std::net::UdpSocket;

@@ -48,7 +48,8 @@ impl Port {
     pub fn stats(&self) -> PortStats {
         let mut stats = MaybeUninit::<sys::rte_eth_stats>::zeroed();
         let _alone = self.ask();
-        // SAFETY: the port exists, nobody else asks it (`_alone`), and `stats` has room for the answer. A driver without counters leaves zeroes.
+        // SAFETY: the port exists, nobody else asks it (`_alone`), and `stats` has room for the answer. A driver
+        // without counters leaves zeroes.
         let _ = unsafe { sys::rte_eth_stats_get(self.id, stats.as_mut_ptr()) };
         // SAFETY: integers only, all zeroed before.
         let mut stats = PortStats::from(unsafe { stats.assume_init_ref() });
