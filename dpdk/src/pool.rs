@@ -203,7 +203,8 @@ fn refused(options: &PoolOptions) -> PoolError {
     let name = options.name.clone();
     match Eal::errno() {
         libc::EEXIST => PoolError::Exists { name },
-        libc::ENOMEM => PoolError::Memory {
+        // the second where the heap is there but too broken up
+        libc::ENOMEM | libc::ENOBUFS => PoolError::Memory {
             name,
             buffers: options.buffers,
             mb: options.memory_bytes().div_ceil(1 << 20),
