@@ -2,7 +2,7 @@
 //! The generated-traffic drive of `pktgen-scripts/`: its Lua against the recorder, and its captures through Sluice.
 
 use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::Command;
 
 use tests::machine::has;
 use tests::shaper::program;
@@ -12,12 +12,11 @@ fn scripts() -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../pktgen-scripts"))
 }
 
-/// Runs to the end; what was said goes to whoever reads a failure.
-fn run(command: &mut Command) -> Output {
+/// Asserts that it ends well; a failure shows all it said.
+fn assert_runs(command: &mut Command) {
     let done = command.current_dir(scripts()).output().expect("it starts");
     let said = [done.stdout.as_slice(), &done.stderr].concat();
-    println!("{command:?}\n{}", String::from_utf8_lossy(&said));
-    done
+    assert!(done.status.success(), "{command:?}\n{}", String::from_utf8_lossy(&said));
 }
 
 /// Drives one link; `options` beside it.
@@ -28,9 +27,7 @@ fn drive(test: &str, link: &str, options: &[&str]) {
     if let Some(why) = tests::machine::no_namespaces() {
         return skip(test, &why);
     }
-    let mut command = Command::new("./run");
-    command.arg(link).args(options).arg("--sluice").arg(program("sluice"));
-    assert!(run(&mut command).status.success(), "the counts over {link} do not add up");
+    assert_runs(Command::new("./run").arg(link).args(options).arg("--sluice").arg(program("sluice")));
 }
 
 #[test]
@@ -38,7 +35,7 @@ fn every_script_calls_the_generator_as_its_releases_take_it() {
     if !has("lua5.3") {
         return skip("every_script_calls_the_generator", "lua5.3 is not installed");
     }
-    assert!(run(Command::new("lua5.3").arg("check.lua")).status.success());
+    assert_runs(Command::new("lua5.3").arg("check.lua"));
 }
 
 #[test]
