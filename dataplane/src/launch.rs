@@ -98,7 +98,7 @@ pub fn launch(config: &Config) -> Result<Plane, LaunchError> {
     let buffers = memory::buffers(config);
     // told here in the operator's words, before a pool trips over it in its own
     let descriptors = config.ports.iter().map(|port| memory::tx_descriptors(port.rate_bps)).max();
-    memory::shard_share(config, buffers, descriptors.unwrap_or(0))
+    memory::shard_share(config, buffers, memory::rx_queues(config), descriptors.unwrap_or(0))
         .map_err(|least| LaunchError::FewBuffers { buffers, least })?;
     let eal = open::eal(config, buffers)?;
     let opened = open::ports(&eal, config, buffers)?;
@@ -148,7 +148,7 @@ impl<'a> Builder<'a> {
         opened: &Opened,
     ) -> Result<Self, LaunchError> {
         let (_, shards) = memory::workers(config);
-        let buffers = memory::shard_share(config, opened.buffers, opened.tx_descriptors)
+        let buffers = memory::shard_share(config, opened.buffers, opened.rx_queues, opened.tx_descriptors)
             .map_err(|least| LaunchError::FewBuffers { buffers: opened.buffers, least })?;
         let profiles = Arc::new(Profiles::new(&config.profiles)?);
         let rates = opened.entries.iter().map(open::shaper_rate);

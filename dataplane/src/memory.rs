@@ -36,7 +36,7 @@ const OVERHEAD_MB: u64 = 64;
 pub(crate) fn buffers(config: &Config) -> u32 {
     let rates = config.ports.iter().map(|port| port.rate_bps.unwrap_or(ASSUMED_BPS));
     let wanted: u64 = rates.map(|bps| bps / 8 * WAIT_US / 1_000_000 / PLANNED_BYTES).sum();
-    let sized = (wanted.clamp(FEWEST, MOST) + fixed(config, 1)).next_multiple_of(1024);
+    let sized = (wanted.clamp(FEWEST, MOST) + fixed(config, rx_queues(config), 1)).next_multiple_of(1024);
     config.dataplane.buffers.unwrap_or_else(|| u32::try_from(sized).unwrap_or(u32::MAX))
 }
 
@@ -57,19 +57,29 @@ pub(crate) fn workers(config: &Config) -> (u32, u32) {
     }
 }
 
-/// Buffers that can be somewhere else than in a shard, with `tx_descriptors` in a tx queue.
-fn fixed(config: &Config, tx_descriptors: u16) -> u64 {
+/// Rx queues of all ports, if each has one for every RX lcore.
+pub(crate) fn rx_queues(config: &Config) -> u64 {
+    config.ports.len() as u64 * u64::from(workers(config).0)
+}
+
+/// Buffers that can be somewhere else than in a shard, with so many rx queues and `tx_descriptors` in a tx queue.
+fn fixed(config: &Config, rx_queues: u64, tx_descriptors: u16) -> u64 {
     let (rx, tx) = workers(config);
     let ports = config.ports.len() as u64;
     let (rx, tx) = (u64::from(rx), u64::from(tx));
-    let descriptors = ports * (rx * u64::from(RX_DESCRIPTORS) + tx * u64::from(tx_descriptors));
+    let descriptors = rx_queues * u64::from(RX_DESCRIPTORS) + ports * tx * u64::from(tx_descriptors);
     let caches = (rx + tx + 1) * u64::from(CACHE) * 3 / 2;
     descriptors + rx * tx * u64::from(RING) + caches + ports * tx * 64
 }
 
 /// Buffers each shard may hold; an error names how many there must be at least.
-pub(crate) fn shard_share(config: &Config, buffers: u32, tx_descriptors: u16) -> Result<u32, u32> {
-    let fixed = fixed(config, tx_descriptors);
+pub(crate) fn shard_share(
+    config: &Config,
+    buffers: u32,
+    rx_queues: u64,
+    tx_descriptors: u16,
+) -> Result<u32, u32> {
+    let fixed = fixed(config, rx_queues, tx_descriptors);
     let (_, shards) = workers(config);
     let least = fixed + u64::from(shards) * 1_024;
     if u64::from(buffers) < least {

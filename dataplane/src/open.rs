@@ -77,6 +77,8 @@ pub(crate) struct Opened {
     pub(crate) pools: BTreeMap<Option<u32>, Mempool>,
     /// Buffers of the smallest pool: packets of any port may fill what the shards hold.
     pub(crate) buffers: u32,
+    /// Rx queues of all ports.
+    pub(crate) rx_queues: u64,
     /// Most descriptors of a tx queue.
     pub(crate) tx_descriptors: u16,
 }
@@ -100,8 +102,27 @@ fn pool(eal: &Eal, buffers: u32, socket: Option<u32>) -> Result<Mempool, LaunchE
     Ok(Mempool::create(eal, &options)?)
 }
 
-/// Configures and starts a port: an rx queue for each RX lcore where the device has so many, else one; a tx queue
-/// for each shard.
+/// Rx and tx queues of a port: an rx queue for each RX lcore where the device has so many, else one; a tx queue for
+/// each shard. Two drivers need more, which lcores then share out among them.
+fn queue_counts(driver: &str, most_rx: u16, rx_lcores: u16, shards: u16) -> (u16, u16) {
+    let rx = if most_rx >= rx_lcores { rx_lcores } else { 1 };
+    match driver {
+        // flows are spread over all sockets it has opened (qpairs), whether anybody reads them or not
+        "net_af_packet" => (most_rx, shards),
+        // takes no configuration but one with as many of one kind as of the other
+        "net_tap" => (rx.max(shards), rx.max(shards)),
+        _ => (rx, shards),
+    }
+}
+
+/// Which of `lcores` RX lcores polls queue `queue` of the `queues` of port `port`. Where each port has a queue for
+/// every lcore, each lcore gets one of each port; else the lcores get ports in turn.
+fn poller(port: usize, queue: usize, queues: usize, lcores: usize) -> usize {
+    let first = if queues >= lcores { 0 } else { port };
+    (first + queue) % lcores
+}
+
+/// Configures and starts a port.
 fn configure(
     port: &mut Port,
     config: &Config,
@@ -113,10 +134,11 @@ fn configure(
     let (rx_lcores, shards) =
         (u16::try_from(rx_lcores).unwrap_or(u16::MAX), u16::try_from(shards).unwrap_or(u16::MAX));
     let (most_rx, _) = port.max_queues();
+    let (rx_queues, tx_queues) = queue_counts(port.driver(), most_rx, rx_lcores, shards);
     let rate = port_config.rate_bps.or(port.link().speed_bps);
     let options = PortOptions {
-        rx_queues: if most_rx >= rx_lcores { rx_lcores } else { 1 },
-        tx_queues: shards,
+        rx_queues,
+        tx_queues,
         rx_descriptors: memory::RX_DESCRIPTORS,
         tx_descriptors: memory::tx_descriptors(rate),
         mtu: Some(port_config.mtu),
@@ -127,7 +149,8 @@ fn configure(
     if let MtuOutcome::Refused { wanted, reason } = &done.mtu {
         tracing::warn!(port = name, driver, wanted, %reason, "the MTU could not be set");
     }
-    if options.rx_queues > 1 && !done.rss {
+    let kernel_spreads = ["net_af_packet", "net_tap"].contains(&driver);
+    if options.rx_queues > 1 && !done.rss && !kernel_spreads {
         tracing::warn!(port = name, driver, "the device spreads no flows over its rx queues (no RSS)");
     }
     *most_tx = (*most_tx).max(done.tx_descriptors);
@@ -175,6 +198,7 @@ impl Opened {
         });
         let (rx, tx) = (queues.rx.into_iter().map(Some).collect(), queues.tx.into_iter().map(Some).collect());
         self.queues.push((rx, tx));
+        self.rx_queues = self.queues.iter().map(|(rx, _)| rx.len() as u64).sum();
         self.buffers = self.pools.values().map(Mempool::buffers).min().unwrap_or(0);
         Ok(())
     }
@@ -184,8 +208,7 @@ impl Opened {
         self.queues.iter_mut().filter_map(|(_, tx)| tx.get_mut(shard)?.take()).collect()
     }
 
-    /// What RX lcore `index` of `lcores` polls: its queue of each port that has one for every lcore, and the only
-    /// queue of every so-manieth of the others.
+    /// What RX lcore `index` of `lcores` polls.
     pub(crate) fn rx_queues(
         &mut self,
         index: usize,
@@ -193,11 +216,11 @@ impl Opened {
     ) -> Vec<(usize, RxQueue, Arc<PortCounters>)> {
         let mut mine = Vec::new();
         for (port, ((rx, _), entry)) in self.queues.iter_mut().zip(&self.entries).enumerate() {
-            let queue = if rx.len() == lcores { Some(index) } else { (port % lcores == index).then_some(0) };
-            let taken =
-                queue.and_then(|queue| Some((rx.get_mut(queue)?.take()?, Arc::clone(entry.rx.get(queue)?))));
-            if let Some((queue, counters)) = taken {
-                mine.push((port, queue, counters));
+            let queues = rx.len();
+            for (queue, (slot, counters)) in rx.iter_mut().zip(&entry.rx).enumerate() {
+                if poller(port, queue, queues, lcores) == index {
+                    mine.extend(slot.take().map(|queue| (port, queue, Arc::clone(counters))));
+                }
             }
         }
         mine
@@ -229,7 +252,30 @@ pub(crate) fn rings(eal: &Eal, rx_lcores: u32, shards: u32) -> Result<Rings, Lau
 
 #[cfg(test)]
 mod tests {
-    use super::is_pci;
+    use super::{is_pci, poller, queue_counts};
+
+    #[test]
+    fn a_port_has_an_rx_queue_for_each_lcore_if_it_can_and_a_tx_queue_for_each_shard() {
+        assert_eq!(queue_counts("net_ixgbe", 128, 2, 3), (2, 3));
+        assert_eq!(queue_counts("net_pcap", 1, 2, 1), (1, 1), "others poll other ports");
+        assert_eq!(queue_counts("net_af_packet", 2, 1, 2), (2, 2), "every socket is read");
+        assert_eq!(queue_counts("net_af_packet", 1, 2, 1), (1, 1));
+        assert_eq!(queue_counts("net_tap", 16, 1, 2), (2, 2));
+        assert_eq!(queue_counts("net_tap", 16, 3, 1), (3, 3));
+    }
+
+    #[test]
+    fn every_queue_is_polled_and_lcores_share_them() {
+        let pollers = |ports: usize, queues: usize, lcores: usize| -> Vec<usize> {
+            let all = (0..ports).flat_map(|port| (0..queues).map(move |queue| (port, queue)));
+            all.map(|(port, queue)| poller(port, queue, queues, lcores)).collect()
+        };
+        assert_eq!(pollers(2, 2, 2), [0, 1, 0, 1], "one of each port");
+        assert_eq!(pollers(2, 2, 1), [0, 0, 0, 0]);
+        assert_eq!(pollers(4, 1, 2), [0, 1, 0, 1], "ports in turn");
+        assert_eq!(pollers(1, 5, 2), [0, 1, 0, 1, 0]);
+        assert_eq!(pollers(3, 2, 3), [0, 1, 1, 2, 2, 0]);
+    }
 
     #[test]
     fn a_pci_address_is_told_from_a_vdev() {

@@ -14,8 +14,8 @@ use anyhow::{Result, ensure};
 
 use crate::machine::wait_for;
 use crate::rig::{Namespace, Veth, furnish};
+use crate::scene::{Traces, tag};
 use crate::shaper::Shaper;
-use crate::topology::Attach;
 
 /// A subscriber of this network.
 #[derive(Clone, Copy, Debug)]
@@ -80,8 +80,6 @@ pub fn server6(pair: usize) -> String {
 /// What the network is made of.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// How Sluice is attached.
-    pub attach: Attach,
     /// Pairs of ports.
     pub pairs: usize,
     /// `dataplane.lcores`.
@@ -101,7 +99,6 @@ pub struct Plan {
 impl Default for Plan {
     fn default() -> Self {
         Self {
-            attach: Attach::Veth,
             pairs: 1,
             lcores: "{ compact = \"1@1\" }",
             device: "",
@@ -137,6 +134,7 @@ pub struct Direct {
     pub config: String,
     api: String,
     _veths: Vec<Veth>,
+    _traces: Traces,
 }
 
 static NETWORKS: AtomicU32 = AtomicU32::new(0);
@@ -144,40 +142,33 @@ static NETWORKS: AtomicU32 = AtomicU32::new(0);
 impl Direct {
     /// Makes it and waits until every subscriber reaches its server.
     pub fn set(plan: &Plan) -> Result<Self> {
-        let number = std::process::id() % 1_000 * 10 + NETWORKS.fetch_add(1, Relaxed) % 10;
-        let folder = std::env::temp_dir().join(format!("sluice-direct-{}-{number}", std::process::id()));
+        let tag = tag(std::process::id(), NETWORKS.fetch_add(1, Relaxed));
+        let folder = std::env::temp_dir().join(format!("sluice-direct-{}-{tag}", std::process::id()));
         std::fs::create_dir_all(&folder)?;
-        let name = |part: &str, pair: usize| format!("d{number}{part}{pair}");
+        // declared first, dropped last where this fails
+        let traces = Traces::new(&format!("sld-{tag}"), Some(folder.clone()));
+        let name = |part: &str, pair: usize| format!("d{tag}{part}{pair}");
         let mut veths = Vec::new();
         let mut pairs = Vec::new();
         for pair in 0..plan.pairs {
             let [client, server] =
-                ["client", "server"].map(|side| Namespace::new(&format!("sld-{number}-{side}{pair}")));
-            let (client, server) = (client?, server?);
-            // a TAP device is both ends in one
-            let tap = plan.attach == Attach::Tap;
-            let (client_end, server_end) =
-                if tap { (name("a", pair), name("k", pair)) } else { (name("c", pair), name("s", pair)) };
-            if !tap {
-                veths.push(Veth::new(&name("a", pair), &client_end, 1500)?);
-                veths.push(Veth::new(&name("k", pair), &server_end, 1500)?);
-            }
-            pairs.push(Pair { client, server, client_end, server_end });
+                ["client", "server"].map(|side| Namespace::new(&format!("sld-{tag}-{side}{pair}")));
+            let made = Pair {
+                client: client?,
+                server: server?,
+                client_end: name("c", pair),
+                server_end: name("s", pair),
+            };
+            veths.push(Veth::new(&name("a", pair), &made.client_end, 1500)?);
+            veths.push(Veth::new(&name("k", pair), &made.server_end, 1500)?);
+            made.furnish(plan, pair)?;
+            pairs.push(made);
         }
-        let config = config(plan, number, &name);
-        let api = format!("127.0.0.1:{}", 30_000 + number);
-        let config = config.replace("@API@", &api);
-        let furnish_all = || {
-            pairs.iter().enumerate().try_for_each(|(index, pair): (usize, &Pair)| pair.furnish(plan, index))
-        };
-        if plan.attach == Attach::Veth {
-            furnish_all()?;
-        }
+        // below the ports that the kernel gives to clients
+        let api = format!("127.0.0.1:{}", 10_000 + tag.parse::<u32>()?);
+        let config = config(plan, &tag, &api, &name);
         let shaper = Shaper::start(&folder, &config, &api)?;
-        if plan.attach == Attach::Tap {
-            furnish_all()?;
-        }
-        let made = Self { shaper, pairs, folder, config, api, _veths: veths };
+        let made = Self { shaper, pairs, folder, config, api, _veths: veths, _traces: traces };
         for line in &plan.lines {
             made.wait_for_path(line)?;
         }
@@ -214,14 +205,6 @@ impl Direct {
     }
 }
 
-impl Drop for Direct {
-    fn drop(&mut self) {
-        if !std::thread::panicking() {
-            let _ = std::fs::remove_dir_all(&self.folder);
-        }
-    }
-}
-
 impl Pair {
     fn furnish(&self, plan: &Plan, index: usize) -> Result<()> {
         let lines = plan.lines.iter().filter(|line| line.pair == index).map(|line| line.host);
@@ -238,32 +221,25 @@ impl Pair {
     }
 }
 
-fn config(plan: &Plan, number: u32, name: &dyn Fn(&str, usize) -> String) -> String {
-    let Plan { attach, lcores, device, classify, profile, .. } = plan;
+fn config(plan: &Plan, tag: &str, api: &str, name: &dyn Fn(&str, usize) -> String) -> String {
+    let Plan { lcores, device, classify, profile, .. } = plan;
     let mut config = format!(
         "[dataplane]\nlcores = {lcores}\nhugepages = \"never\"\nbuffers = 32768\n\
-         eal_args = [\"--file-prefix=sld-{number}\"]\n\
+         eal_args = [\"--file-prefix=sld-{tag}\"]\n\
          [classify]\n{classify}\n[profile.default]\n{profile}\n\
-         [api]\nlisten = \"@API@\"\n[store]\npath = \"@STORE@\"\n"
+         [api]\nlisten = \"{api}\"\n[store]\npath = \"@STORE@\"\n"
     );
     for pair in 0..plan.pairs {
-        let device = |index: usize, interface: &str| match attach {
-            Attach::Veth => {
-                format!(
-                    "net_af_packet{index},iface={interface},framecnt=2048,framesz=2048,blocksz=65536{device}"
-                )
-            }
-            Attach::Tap => format!("net_tap{index},iface={interface}{device}"),
-        };
         for (index, role, peer, interface) in
             [(0, "core", "access", name("k", pair)), (1, "access", "core", name("a", pair))]
         {
-            let device = device(2 * pair + index, &interface);
+            let index = 2 * pair + index;
             // writing to a String cannot fail
             let _ = write!(
                 config,
-                "[[port]]\nname = \"{role}{pair}\"\ndevice = \"{device}\"\nrole = \"{role}\"\n\
-                 peer = \"{peer}{pair}\"\nmtu = 1500\n"
+                "[[port]]\nname = \"{role}{pair}\"\nrole = \"{role}\"\npeer = \"{peer}{pair}\"\nmtu = 1500\n\
+                 device = \"net_af_packet{index},iface={interface},framecnt=2048,framesz=2048,blocksz=65536\
+                 {device}\"\n"
             );
         }
     }

@@ -112,7 +112,7 @@ impl Capture {
         command.args(["-i", interface, "-Q", "in", "-U", "-n", "-Z", "root", "-B", "8192", "-w"]).arg(&path);
         let mut tcpdump =
             Process::start("tcpdump", &mut command, &folder.join(format!("{name}.tcpdump.log")))?;
-        let listens = wait_for(Duration::from_secs(10), || {
+        let listens = wait_for(Duration::from_secs(30), || {
             tcpdump.ended().is_some() || tcpdump.output().contains("listening on")
         });
         ensure!(listens && tcpdump.ended().is_none(), "tcpdump did not start: {}", tcpdump.output());

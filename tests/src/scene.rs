@@ -20,11 +20,18 @@ pub struct Script {
     pub profile: &'static str,
     /// `[classify]`, its keys.
     pub classify: &'static str,
+    /// `dataplane.lcores`, if not compact on CPU 1 where there is one.
+    pub lcores: Option<&'static str>,
 }
 
 impl Default for Script {
     fn default() -> Self {
-        Self { attach: Attach::Veth, profile: "aqm = \"dualpi2\"", classify: "unknown = \"pass\"" }
+        Self {
+            attach: Attach::Veth,
+            profile: "aqm = \"dualpi2\"",
+            classify: "unknown = \"pass\"",
+            lcores: None,
+        }
     }
 }
 
@@ -117,10 +124,12 @@ fn config(script: &Script, topology: &Topology, tag: &str, api: &str) -> String 
     };
     let (core, access) = (device(0, &topology.core), device(1, &topology.access));
     let cpu = u32::from(std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() > 1) || has_cpu1());
-    let Script { profile, classify, .. } = script;
+    let compact = format!("{{ compact = \"1@{cpu}\" }}");
+    let Script { profile, classify, lcores, .. } = script;
+    let lcores = lcores.unwrap_or(&compact);
     format!(
         r#"[dataplane]
-lcores = {{ compact = "1@{cpu}" }}
+lcores = {lcores}
 hugepages = "never"
 buffers = 65536
 eal_args = ["--file-prefix=slu-{tag}"]

@@ -20,6 +20,7 @@ use serde_json::{Value, json};
 use crate::machine::wait_for;
 use crate::scene::Span;
 use crate::topology::CUSTOMERS;
+use crate::verdict::GAP_US;
 
 pub use screen::Screen;
 
@@ -230,7 +231,14 @@ pub fn play(
     ))?;
     screen
         .say(&format!("{} packets came marked CE, all of them ECT(1) before.", marks_are_right(&parts)?))?;
-    Ok(Outcome { parts, account: Some(account), gap_us: world.gap_us()? })
+    let gap_us = world.gap_us()?;
+    if gap_us > GAP_US {
+        let ms = gap_us / 1_000;
+        screen.say(&format!(
+            "Other work kept Sluice's CPU busy for up to {ms} ms at a stretch; delays include that."
+        ))?;
+    }
+    Ok(Outcome { parts, account: Some(account), gap_us })
 }
 
 /// Packets that came with CE; an error where any packet came with an ECN field it cannot have.

@@ -123,7 +123,7 @@ pub(super) fn comparison(parts: &[Part]) -> Vec<String> {
 fn sentence(first: &Part, second: &Part) -> Option<String> {
     let (line, fifo) = (first.lines.get(1)?, second.lines.get(1)?);
     Some(format!(
-        "{}: 99 of 100 L4S packets wait less than {} ms and CUBIC's less than {} ms;\n\
+        "{}: 99 of 100 L4S packets wait under {} ms and CUBIC's under {} ms;\n\
          through the FIFO both wait up to {} ms.",
         line.id,
         ms(line.l4s.p99_us),
