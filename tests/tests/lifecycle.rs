@@ -361,9 +361,9 @@ fn a_subscriber_removed_under_load_becomes_unknown_and_its_id_is_safe_to_reuse()
             // others, who may get the ids
             for (id, host) in [("other", 30), ("another", 31), ("third", 32)] {
                 created(network, &Line { id, host, ..B })?;
-                let stats = network.shaper.stats(id)?;
-                let fresh = stats.down.classic.arrived == 0 && stats.up.classic.arrived == 0;
-                ensure!(fresh && stats.down.p_prime == 0.0, "round {round}: {id} inherited {stats:?}");
+                let begun = network.shaper.stats(id)?;
+                let fresh = begun.down.classic.arrived == 0 && begun.up.classic.arrived == 0;
+                ensure!(fresh && begun.down.p_prime == 0.0, "round {round}: {id} inherited {begun:?}");
             }
             for id in ["other", "another", "third"] {
                 ensure!(network.shaper.delete(&format!("/v1/subscribers/{id}"))? == 204);
