@@ -207,6 +207,20 @@ pub fn play(
     stop: &AtomicBool,
     screen: &mut Screen,
 ) -> Result<Outcome> {
+    let outcome = both_parts(world, schedule, stop, screen);
+    if outcome.is_err() {
+        // where something has died, that says more than what went wrong for want of it
+        world.tick()?;
+    }
+    outcome
+}
+
+fn both_parts(
+    world: &mut dyn World,
+    schedule: &Schedule,
+    stop: &AtomicBool,
+    screen: &mut Screen,
+) -> Result<Outcome> {
     for line in world.about() {
         screen.say(&line)?;
     }
