@@ -209,8 +209,13 @@ pub fn play(
 ) -> Result<Outcome> {
     let outcome = both_parts(world, schedule, stop, screen);
     if outcome.is_err() {
-        // where something has died, that says more than what went wrong for want of it
-        world.tick()?;
+        // where something has died, that says more than what went wrong for want of it; its sockets close first
+        let mut dead = Ok(());
+        wait_for(Duration::from_secs(1), || {
+            dead = world.tick();
+            dead.is_err()
+        });
+        dead?;
     }
     outcome
 }
