@@ -79,15 +79,12 @@ impl Namespaces {
 
 impl World for Namespaces {
     fn about(&self) -> Vec<String> {
-        vec![
-            "Three subscribers in one network namespace, a server in another, Sluice (DPDK, af_packet) between,"
-                .to_owned(),
-            "10 ms base RTT. To each subscriber: an L4S flow (Prague, ECT(1), `sluice traffic`) beside kernel"
-                .to_owned(),
-            "TCP CUBIC (iperf3). dual-stack: Prague over IPv6, CUBIC over IPv4; qinq: behind VLANs 100.42."
-                .to_owned(),
-            format!("API while this runs: {}", self.scene.shaper.api()),
-        ]
+        let about = "\
+            Three subscribers in one network namespace, a server in another, and Sluice\n\
+            between them (DPDK on af_packet); 10 ms base RTT. To each subscriber goes an\n\
+            L4S flow (Prague on ECT(1), `sluice traffic`) beside kernel TCP CUBIC (iperf3).\n\
+            dual-stack: Prague over IPv6, CUBIC over IPv4. qinq: behind VLANs 100 and 42.";
+        vec![about.to_owned(), format!("API while this runs: {}", self.scene.shaper.api())]
     }
 
     fn look(&self, id: &str) -> Result<Option<Look>> {

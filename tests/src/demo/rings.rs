@@ -108,14 +108,12 @@ peer = "core"
 
 impl World for Rings {
     fn about(&self) -> Vec<String> {
-        vec![
-            format!("In one process, because {}.", self.why),
-            "Left out: namespaces, interfaces, the kernel's TCP and the HTTP API. Kept: Sluice's lcore, parser,"
-                .to_owned(),
-            "shaper and AQM on DPDK rings, real IPv4, IPv6 and QinQ frames in real time, 10 ms base RTT. To"
-                .to_owned(),
-            "each subscriber: an L4S flow (Prague, ECT(1)) beside CUBIC, both from Sluice's crate cc.".to_owned(),
-        ]
+        let about = "\
+            Left out: namespaces, interfaces, the kernel's TCP, and the HTTP API.\n\
+            Kept: Sluice's lcore with parser, shaper and AQM on DPDK rings, real IPv4, IPv6\n\
+            and QinQ frames in real time, 10 ms base RTT. To each subscriber goes an L4S\n\
+            flow (Prague on ECT(1)) beside CUBIC, both from Sluice's own crate of senders.";
+        vec![format!("In one process, because {}.", self.why), about.to_owned()]
     }
 
     fn look(&self, id: &str) -> Result<Option<Look>> {

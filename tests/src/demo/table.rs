@@ -89,7 +89,7 @@ pub(super) fn comparison(parts: &[Part]) -> Vec<String> {
         return Vec::new();
     };
     let mut lines = vec![
-        format!("{:<21}{:^28} {:^28}", "", "---- through DualPI2 ----", "----- through a FIFO -----"),
+        format!("{:<21}{:>28} {:>28}", "", "---- through DualPI2 ----", "---- through a FIFO ----"),
         format!(
             "{:<12}{:<9}{:>8}{:>10}{:>10} {:>8}{:>10}{:>10}",
             "subscriber", "flow", "Mb/s", "p50 ms", "p99 ms", "Mb/s", "p50 ms", "p99 ms"
