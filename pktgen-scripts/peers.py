@@ -185,7 +185,7 @@ class SluiceUnderTest(Process):
         wait_for("sluice ready", 60, self.ready)
 
     def get(self, path):
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.PORT}{path}", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.PORT}{path}", timeout=30) as answer:
             return answer.read().decode()
 
     def ready(self):
@@ -234,9 +234,9 @@ class SluiceUnderTest(Process):
         }
 
     def quit(self):
-        """SIGTERM drains and exits 0 within 5 s."""
+        """SIGTERM drains and exits 0; the 5 s it may take are another test's, on a machine at rest."""
         self.child.send_signal(signal.SIGTERM)
-        code = self.child.wait(8)
+        code = self.child.wait(20)
         if code:
             raise Broken(f"sluice ended with {code} after SIGTERM:\n{self.said()[-2000:]}")
 
