@@ -109,7 +109,22 @@ impl Capture {
     pub fn start(namespace: &Namespace, interface: &str, name: &str, folder: &Path) -> Result<Self> {
         let path = folder.join(format!("{name}.pcap"));
         let mut command = namespace.command("tcpdump");
-        command.args(["-i", interface, "-Q", "in", "-U", "-n", "-Z", "root", "-B", "8192", "-w"]).arg(&path);
+        command
+            .args([
+                "-i",
+                interface,
+                "-Q",
+                "in",
+                "-U",
+                "--immediate-mode",
+                "-n",
+                "-Z",
+                "root",
+                "-B",
+                "8192",
+                "-w",
+            ])
+            .arg(&path);
         let mut tcpdump =
             Process::start("tcpdump", &mut command, &folder.join(format!("{name}.tcpdump.log")))?;
         let listens = wait_for(Duration::from_secs(30), || {
