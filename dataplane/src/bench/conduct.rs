@@ -34,7 +34,7 @@ const MOST_FLIGHT: u64 = 1 << 20;
 /// Held traffic: what the subscribers' rates add up to, of what the path can carry; less where that turns out to be
 /// too much, so many times.
 const HELD_LOAD: f64 = 0.9;
-const HELD_TRIES: u32 = 6;
+const HELD_TRIES: u32 = 4;
 /// Records applied at a time.
 const BATCH: u32 = 4_096;
 /// Measured windows, and the part of each in which stages are measured.
@@ -45,7 +45,7 @@ const WARM_UP: Duration = Duration::from_millis(300);
 /// How often the conductor looks.
 const LOOK: Duration = Duration::from_millis(5);
 /// Longest wait for all packets to be held, and for all to come back.
-const PRIME: Duration = Duration::from_secs(4);
+const PRIME: Duration = Duration::from_secs(2);
 const SETTLE: Duration = Duration::from_secs(5);
 
 /// Packets to keep in flight at a rate.
