@@ -43,6 +43,8 @@ struct Laps {
     counts: [u64; STAGES],
     /// Ticks of one lap by itself.
     cost: u64,
+    /// Ticks of `GAP`.
+    gap: u64,
 }
 
 impl Probe for Laps {
@@ -57,9 +59,10 @@ impl Probe for Laps {
 }
 
 impl Laps {
-    /// Measures what a lap costs.
-    fn new() -> Self {
-        let mut laps = Self { last: mem::read_tsc(), ticks: [0; STAGES], counts: [0; STAGES], cost: 0 };
+    /// Measures what a lap costs; the TSC runs at `hz`.
+    fn new(hz: u64) -> Self {
+        let gap = hz / 1_000_000 * (GAP.0 / 1_000);
+        let mut laps = Self { last: mem::read_tsc(), ticks: [0; STAGES], counts: [0; STAGES], cost: 0, gap };
         let cost = (0..64).map(|_| {
             laps.clear();
             (0..256).for_each(|_| laps.lap(Stage::Other));
@@ -75,7 +78,11 @@ impl Laps {
         self.last = mem::read_tsc();
     }
 
+    /// Counts the loop, unless it was interrupted.
     fn commit(&self, tally: &Tally) {
+        if self.ticks.iter().sum::<u64>() > self.gap {
+            return;
+        }
         for ((into, &ticks), &laps) in tally.ticks.iter().zip(&self.ticks).zip(&self.counts) {
             into.add(ticks.saturating_sub(laps * self.cost));
         }
@@ -88,7 +95,7 @@ pub(super) fn run(inner: &Inner, tally: &Tally, mut rx: Box<RxWorker>, mut tx: B
         return;
     };
     let mut pulse = Pulse::new(lcore);
-    let mut laps = Laps::new();
+    let mut laps = Laps::new(inner.clock.hz());
     let mut last = inner.now();
     let mut worked = false;
     while inner.phase.get() == Phase::Run {
@@ -105,7 +112,7 @@ pub(super) fn run(inner: &Inner, tally: &Tally, mut rx: Box<RxWorker>, mut tx: B
         worked = if tally.staged.load(Relaxed) {
             laps.lap(Stage::Other);
             let worked = rx.poll(now, &mut laps) | tx.poll(now, &mut laps);
-            if worked && inner.now().since(now) <= GAP {
+            if worked {
                 laps.commit(tally);
             }
             laps.clear();
