@@ -78,6 +78,10 @@ pub enum Cause {
     Pi,
     /// p_C with p_CL at 1: said of every drop in overload.
     Overload,
+    /// The law of another discipline.
+    Law,
+    /// A limit of the discipline's own: counted as tail drop.
+    Limit,
 }
 
 /// Parameters derived from a [`DualPi2Config`]; shared by all queue ids of a profile.

@@ -17,9 +17,10 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
     ("dpdk-sys", &[]),
     ("dpdk", &["dpdk-sys", "mem"]),
     ("engine", &["aqm", "mem", "model", "wire"]),
+    ("lab", &["aqm", "cc", "engine", "model"]),
     ("dataplane", &["aqm", "dpdk", "engine", "mem", "model", "wire"]),
     ("control-api", &["model"]),
-    ("sluice", &["aqm", "cc", "control-api", "dataplane", "engine", "model", "wire"]),
+    ("sluice", &["aqm", "cc", "control-api", "dataplane", "engine", "lab", "model", "wire"]),
     ("tests", &["aqm", "cc", "dataplane", "dpdk", "engine", "mem", "model", "wire"]),
 ];
 
