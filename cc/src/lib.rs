@@ -12,6 +12,7 @@
 
 mod cbr;
 mod cubic;
+mod dctcp;
 mod epoch;
 mod flight;
 mod hystart;
@@ -26,6 +27,7 @@ mod units;
 
 pub use cbr::Cbr;
 pub use cubic::Cubic;
+pub use dctcp::Dctcp;
 pub use flight::{AckFrame, BITMAP_PACKETS, Flight, FlightOptions, Newly};
 pub use pacer::Pacer;
 pub use prague::{Prague, Start};

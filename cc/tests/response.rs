@@ -79,6 +79,18 @@ fn cubic_is_as_fast_as_reno_at_short_round_trips() {
     }
 }
 
+#[test]
+fn dctcp_window_is_the_square_root_of_two_over_p_at_random_marks() {
+    // One round in CWR without growth, 1/p packets with it: W = sqrt(2)/p (dctcp.rs).
+    for p in [0.01, 0.02, 0.05] {
+        let mut dice = Dice(5);
+        let mut path = Path::new(endpoint(Kind::Dctcp, SenderOptions::default()), Nanos::from_millis(10), 1);
+        let w = mean_window(&mut path, 20, 400, || if dice.happens(p) { Fate::Mark } else { Fate::Pass });
+        assert_near(&format!("dctcp p={p}"), w, 2.0_f64.sqrt() / p, 0.08);
+        assert_eq!(path.tx.totals().lost, 0);
+    }
+}
+
 /// Rate in Mb/s of a Prague flow at marking probability `p`.
 fn prague_mbps(p: f64, rtt: Nanos, options: SenderOptions) -> f64 {
     let mut dice = Dice(7);

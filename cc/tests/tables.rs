@@ -72,7 +72,7 @@ fn reno_doubles_then_adds_one_and_halves() {
 
 #[test]
 fn one_round_trip_is_answered_once() {
-    for kind in [Kind::Reno, Kind::Cubic, Kind::Prague] {
+    for kind in [Kind::Reno, Kind::Cubic, Kind::Dctcp, Kind::Prague] {
         let mut sender = build(kind, &SenderOptions { codepoint: Some(Codepoint::Ect0), ..options() });
         round(sender.as_mut(), 0, 0);
         round(sender.as_mut(), 1, 1);
@@ -88,7 +88,7 @@ fn one_round_trip_is_answered_once() {
 
 #[test]
 fn spurious_losses_give_the_window_back() {
-    for kind in [Kind::Reno, Kind::Cubic, Kind::Prague] {
+    for kind in [Kind::Reno, Kind::Cubic, Kind::Dctcp, Kind::Prague] {
         let mut sender = build(kind, &options());
         for n in 0..4 {
             round(sender.as_mut(), n, 0);
@@ -105,7 +105,7 @@ fn spurious_losses_give_the_window_back() {
 
 #[test]
 fn an_application_that_holds_back_does_not_grow_the_window() {
-    for kind in [Kind::Reno, Kind::Cubic, Kind::Prague] {
+    for kind in [Kind::Reno, Kind::Cubic, Kind::Dctcp, Kind::Prague] {
         let mut sender = build(kind, &options());
         round(sender.as_mut(), 0, 0);
         let before = sender.cwnd();
