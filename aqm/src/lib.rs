@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod bank;
+mod codel;
 mod config;
 mod dualpi2;
 mod ecn;
@@ -18,11 +19,13 @@ mod pi;
 mod qdisc;
 mod ramp;
 mod recur;
+mod single;
 mod table;
 mod units;
 mod wrr;
 
 pub use bank::PiBank;
+pub use codel::{Codel, CodelConfig, CodelState};
 pub use config::{Compat, DualPi2Config, Native, Overload, ParamError, RttGains};
 pub use dualpi2::{Backlog, Cause, DualPi2, DualPi2Params, Head, Left, Verdict};
 pub use ecn::{Ecn, Queue, Rule};
