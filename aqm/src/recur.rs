@@ -46,11 +46,16 @@ impl Dice {
 
     /// Random, as the kernel rolls: acts if a uniform u32 is at most the likelihood, so that even 0 acts once in 2^32.
     pub(crate) const fn roll(&mut self, likelihood: Prob) -> bool {
+        self.word() <= likelihood.0
+    }
+
+    /// A uniform u32.
+    pub(crate) const fn word(&mut self) -> u32 {
         let state = (self.0[1] as u64) << 32 | self.0[0] as u64;
         let (value, next) = split_mix(state);
         self.0[0] = low(next);
         self.0[1] = high(next);
-        high(value) <= likelihood.0
+        high(value)
     }
 }
 

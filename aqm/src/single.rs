@@ -52,3 +52,11 @@ pub(crate) const fn delay_within(key: &'static str, delay: Nanos, min_us: u64) -
 pub(crate) fn mtu_within(mtu: u32) -> Result<(), ParamError> {
     within("mtu", mtu.into(), 64, 65_535)
 }
+
+/// The kernel's limit of a gain: 2^31 - 1 in units of 1/256 Hz.
+const MAX_GAIN_HZ: f64 = 8_388_607.0;
+
+/// Whether a gain is a positive number within reason.
+pub(crate) fn gain_within(key: &'static str, hz: f64) -> Result<(), ParamError> {
+    if hz > 0.0 && hz <= MAX_GAIN_HZ { Ok(()) } else { Err(ParamError::Gain { key, hz }) }
+}
