@@ -14,7 +14,7 @@ use prometheus::{Opts, Registry, core::Describer};
 use crate::shaper::Shaper;
 
 /// Name, help, type, labels of each family.
-const FAMILIES: [(&str, &str, MetricType, &[&str]); 18] = {
+const FAMILIES: [(&str, &str, MetricType, &[&str]); 19] = {
     use MetricType::{COUNTER, GAUGE, HISTOGRAM};
     [
         ("sluice_port_packets_total", "Frames through a port.", COUNTER, &["port", "way"]),
@@ -53,6 +53,12 @@ const FAMILIES: [(&str, &str, MetricType, &[&str]); 18] = {
         ),
         ("sluice_port_clock_speed", "Speed of the clock that subscribers of a port share.", GAUGE, &["port"]),
         ("sluice_shaper_lag_seconds", "How late a departure was.", HISTOGRAM, &[]),
+        (
+            "sluice_limits_hit_total",
+            "Times a limit of the data plane's own was hit; 0 but for control.",
+            COUNTER,
+            &["limit"],
+        ),
         ("sluice_buffers", "Packet buffers.", GAUGE, &["state"]),
         ("sluice_build_info", "Version of Sluice and of DPDK.", GAUGE, &["version", "dpdk"]),
     ]
@@ -113,6 +119,9 @@ impl Families {
         self.direction("up", &snapshot.up);
         self.histogram("sluice_pi_update_seconds", &[], &snapshot.pi_update);
         self.histogram("sluice_shaper_lag_seconds", &[], &snapshot.shaper_lag);
+        for limit in &snapshot.limits {
+            self.number("sluice_limits_hit_total", &[&limit.kind], limit.packets);
+        }
         let subscribers = &snapshot.subscribers;
         self.number("sluice_subscribers", &["configured"], subscribers.configured);
         self.number("sluice_subscribers", &["active"], subscribers.active);

@@ -5,7 +5,7 @@
 //! all records applied so far claim no key twice.
 
 use model::Subscriber;
-use model::stats::{Event, LcoreState, MetricsSnapshot, PortState, SubscriberStats, TopEntry, TopQuery};
+use model::stats::{Event, LcoreState, MetricsSnapshot, PortState, SubscriberStats, Top, TopQuery};
 use tokio::sync::broadcast;
 
 /// A change to one record.
@@ -70,7 +70,7 @@ pub trait Shaper: Send + Sync + 'static {
     fn stats(&self, id: &str) -> Option<SubscriberStats>;
 
     /// The first of the list, best first, at most `query.n`.
-    fn top(&self, query: TopQuery) -> Vec<TopEntry>;
+    fn top(&self, query: TopQuery) -> Top;
 
     /// Ports in the order of the configuration.
     fn ports(&self) -> Vec<PortState>;

@@ -69,8 +69,8 @@ pub(crate) async fn stats(State(app): State<Arc<App>>, Id(id): Id, uri: Uri) -> 
 
 pub(crate) async fn top(State(app): State<Arc<App>>, uri: Uri) -> Result<Response, Problem> {
     let query = top_query(&uri)?;
-    let items = app.call(move |app| app.parts.shaper.top(query)).await?;
-    Ok(items_of(&items))
+    let top = app.call(move |app| app.parts.shaper.top(query)).await?;
+    Ok(Json(top).into_response())
 }
 
 fn top_query(uri: &Uri) -> Result<TopQuery, Problem> {

@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -142,8 +142,20 @@ impl Writer {
         Ok((thread, Writes { queue, unapplied, alive }))
     }
 
+    /// The next job; while some records are not shaped, they are tried again whenever nothing else comes.
+    fn next(&mut self, jobs: &Receiver<Option<Job>>) -> Option<Option<Job>> {
+        while !self.unapplied.is_empty() {
+            match jobs.recv_timeout(load::RETRY) {
+                Ok(job) => return Some(job),
+                Err(RecvTimeoutError::Timeout) => self.retry(),
+                Err(RecvTimeoutError::Disconnected) => return None,
+            }
+        }
+        jobs.recv().ok()
+    }
+
     fn work(&mut self, jobs: &Receiver<Option<Job>>) {
-        while let Ok(first) = jobs.recv() {
+        while let Some(first) = self.next(jobs) {
             let mut group = Vec::new();
             for job in std::iter::once(first).chain(std::iter::from_fn(|| jobs.try_recv().ok())) {
                 match job {

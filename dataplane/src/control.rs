@@ -5,6 +5,7 @@
 //! made up for here (the bank replays missed ticks itself, bounded); the next is due one Tupdate after the last was.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use aqm::Nanos;
 use engine::{OverloadEvent, OverloadMonitor, PiBanks, SharedHistogram};
@@ -39,6 +40,8 @@ pub(crate) struct ControlCounters {
     pub(crate) pass: SharedHistogram,
     /// Reports that found no room.
     pub(crate) lost: engine::Counter,
+    /// Queue ids whose overload could not be followed.
+    pub(crate) missed: AtomicU64,
 }
 
 impl ControlWorker {
@@ -77,6 +80,7 @@ impl ControlWorker {
             worked = true;
         }
         monitor.poll(now, &mut emit);
+        shared.missed.store(monitor.missed(), Relaxed);
         worked
     }
 

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Published counters as the figures that the control side shows.
 
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use aqm::{BitsPerSec, Queue};
 use engine::{AllTotals, Counter, Direction, DropReason, QueueTotals, Totals, upper_edges_us};
 use model::stats::{
-    BufferState, DirectionMetrics, Histogram, LcoreState, MetricsSnapshot, PortDrops, PortState,
+    BufferState, DirectionMetrics, Histogram, KindCount, LcoreState, MetricsSnapshot, PortDrops, PortState,
     QueueMetrics, Reasons, SubscriberCounts,
 };
 
 use crate::handle::{Handle, Inner, PortEntry};
 use crate::rx::PortCounters;
+use crate::tx::Held;
 
 impl Handle {
     /// All of a scrape.
@@ -36,6 +37,7 @@ impl Handle {
                 configured: inner.configured.load(Relaxed),
                 active: active(inner),
             },
+            limits: limits(inner, &totals),
             dpdk: dpdk::version(),
         }
     }
@@ -78,6 +80,19 @@ fn active(inner: &Inner) -> u64 {
         inner.held.iter().filter_map(|held| held.active.get(place)).map(|active| active.load(Relaxed)).sum()
     };
     in_direction(0).max(in_direction(1))
+}
+
+/// How often a limit of the data plane's own was hit.
+fn limits(inner: &Inner, totals: &AllTotals) -> Vec<KindCount> {
+    let held = |of: fn(&Held) -> &AtomicU64| inner.held.iter().map(|held| of(held).load(Relaxed)).sum();
+    let counts = [
+        ("control", totals.control_limited.iter().sum()),
+        ("misdirected", held(|held| &held.misdirected)),
+        ("wheel", held(|held| &held.wheel_refused)),
+        ("overloads_followed", inner.control.missed.load(Relaxed)),
+        ("overload_reports", inner.control.lost.get()),
+    ];
+    counts.map(|(kind, packets)| KindCount { kind: kind.to_owned(), packets }).to_vec()
 }
 
 /// A direction as the interfaces name it.

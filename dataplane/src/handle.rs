@@ -170,7 +170,7 @@ impl Inner {
             if done() {
                 return true;
             }
-            if self.now() > end || self.phase.get() != Phase::Run {
+            if self.now() > end || self.phase.get() >= Phase::Drain {
                 return false;
             }
             pause();
@@ -205,7 +205,7 @@ impl Inner {
 
     /// An lcore that ended before it was told to.
     pub(crate) fn dead(&self) -> Option<&LcoreShared> {
-        let running = self.phase.get() == Phase::Run;
+        let running = self.phase.get() < Phase::Drain;
         self.lcores.iter().map(AsRef::as_ref).find(|lcore| running && lcore.has_ended())
     }
 
@@ -412,8 +412,10 @@ impl Handle {
     /// Reasons why it is not ready, a sentence each.
     pub fn readiness(&self) -> Vec<String> {
         let mut reasons = Vec::new();
-        if self.stopping() {
-            reasons.push("the data plane is stopping".to_owned());
+        match self.0.phase.get() {
+            Phase::Load => reasons.push("the records are being loaded".to_owned()),
+            Phase::Run => {}
+            Phase::Drain | Phase::Stop => reasons.push("the data plane is stopping".to_owned()),
         }
         let now = self.0.now();
         for lcore in self.0.silent(now) {
@@ -433,6 +435,11 @@ impl Handle {
         reasons
     }
 
+    /// The records are loaded: ports receive from now on.
+    pub fn begin(&self) {
+        self.0.phase.advance(Phase::Run);
+    }
+
     /// Begins to drain and stop.
     pub fn stop(&self) {
         self.0.phase.advance(Phase::Drain);
@@ -440,6 +447,6 @@ impl Handle {
 
     /// Whether it was told to stop.
     pub fn stopping(&self) -> bool {
-        self.0.phase.get() != Phase::Run
+        self.0.phase.get() >= Phase::Drain
     }
 }

@@ -57,7 +57,7 @@ impl Plane {
     /// starts it anew: a box that forwards by halves serves nobody.
     pub fn wait(self) -> Result<(), LaunchError> {
         let inner = &self.handle.0;
-        while inner.phase.get() == Phase::Run {
+        while inner.phase.get() < Phase::Drain {
             if let Some(dead) = inner.dead() {
                 tracing::error!(
                     lcore = dead.lcore.id,
@@ -93,7 +93,7 @@ fn nap() {
     std::thread::sleep(Duration::from_millis(50));
 }
 
-/// Starts EAL, ports and lcores.
+/// Starts EAL, ports and lcores. Ports receive nothing before [`Handle::begin`].
 pub fn launch(config: &Config) -> Result<Plane, LaunchError> {
     let buffers = memory::buffers(config);
     // told here in the operator's words, before a pool trips over it in its own

@@ -20,15 +20,17 @@ pub(crate) const STALL: Nanos = Nanos::from_millis(500);
 const LONG_GAP: Nanos = Nanos::from_micros(2_000);
 
 /// What the lcores are to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub(crate) enum Phase {
+    /// Receive nothing yet: the records are on their way, and traffic must not pass unshaped before them.
+    Load = 0,
     /// Forward.
-    Run = 0,
+    Run = 1,
     /// Receive no more; send what is queued.
-    Drain = 1,
+    Drain = 2,
     /// End.
-    Stop = 2,
+    Stop = 3,
 }
 
 /// The phase of the whole data plane.
@@ -38,8 +40,9 @@ pub(crate) struct PhaseCell(AtomicU8);
 impl PhaseCell {
     pub(crate) fn get(&self) -> Phase {
         match self.0.load(Relaxed) {
-            0 => Phase::Run,
-            1 => Phase::Drain,
+            0 => Phase::Load,
+            1 => Phase::Run,
+            2 => Phase::Drain,
             _ => Phase::Stop,
         }
     }
@@ -181,6 +184,8 @@ mod tests {
     #[test]
     fn a_phase_never_goes_back() {
         let phase = PhaseCell::default();
+        assert_eq!(phase.get(), Phase::Load);
+        phase.advance(Phase::Run);
         assert_eq!(phase.get(), Phase::Run);
         phase.advance(Phase::Stop);
         phase.advance(Phase::Drain);

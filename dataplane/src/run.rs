@@ -2,7 +2,7 @@
 //! The loops of the lcores.
 //!
 //! Invariant: each loop reads the clock once, shows that it lives, does a bounded amount of work, and ends by the
-//! phase. RX ends when draining begins; TX when nothing waits any more or `DRAIN` is over; control last of all.
+//! phase. RX waits until the records are loaded and ends when draining begins; TX when nothing waits any more or `DRAIN` is over; control last of all.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -60,10 +60,14 @@ impl Drop for Ending<'_> {
 }
 
 fn run_rx(inner: &Inner, mut pulse: Pulse<'_>, mut rx: Box<RxWorker>) {
-    while inner.phase.get() == Phase::Run {
+    loop {
+        let phase = inner.phase.get();
+        if phase >= Phase::Drain {
+            return;
+        }
         let now = inner.now();
         pulse.beat(now);
-        pulse.worked(rx.poll(now, &mut ()));
+        pulse.worked(phase == Phase::Run && rx.poll(now, &mut ()));
     }
 }
 
@@ -75,7 +79,7 @@ fn run_tx(inner: &Inner, mut pulse: Pulse<'_>, mut tx: Box<TxWorker>, mut before
         pulse.beat(now);
         pulse.worked(before(now));
         pulse.worked(tx.poll(now, &mut ()));
-        if inner.phase.get() == Phase::Run {
+        if inner.phase.get() < Phase::Drain {
             continue;
         }
         let drained = now.since(*draining_since.get_or_insert(now));

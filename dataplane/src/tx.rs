@@ -110,6 +110,10 @@ pub(crate) struct Held {
     pub(crate) packets: AtomicU64,
     /// Ids of subscribers with packets queued, down and up.
     pub(crate) active: [AtomicU64; 2],
+    /// Packets and changes that came for ids which are not there.
+    pub(crate) misdirected: AtomicU64,
+    /// Times that a wheel had no room.
+    pub(crate) wheel_refused: AtomicU64,
 }
 
 impl TxWorker {
@@ -134,6 +138,8 @@ impl TxWorker {
         for (shown, waiting) in self.held.active.iter().zip(self.shard.ids_waiting()) {
             shown.store(waiting, Relaxed);
         }
+        self.held.misdirected.store(self.shard.misdirected(), Relaxed);
+        self.held.wheel_refused.store(self.shard.wheel_refused(), Relaxed);
         probe.lap(Stage::Other);
         worked
     }

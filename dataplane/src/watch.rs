@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use aqm::Nanos;
 use engine::QueueId;
-use model::stats::{Direction, TopBy, TopEntry, TopQuery};
+use model::stats::{Direction, Top, TopBy, TopEntry, TopQuery};
 
-use crate::handle::{Desk, Handle, Inner};
+use crate::handle::{Handle, Inner, ShardDesk};
 use crate::lcore::{LcoreShared, STALL};
 use crate::tx::{Order, Reply, SWEEP};
 use crate::usage::Usage;
@@ -99,9 +99,7 @@ impl Watch {
     }
 
     fn sweep(&mut self, inner: &Inner) {
-        let mut desk = inner.desk();
-        let by_id = sweep(inner, &mut desk);
-        drop(desk);
+        let by_id = sweep(inner);
         if self.sweeps.len() >= SWEEPS {
             self.sweeps.pop_front();
         }
@@ -119,45 +117,55 @@ fn ratio(part: Nanos, whole: Nanos) -> f64 {
     part.0 as f64 / whole.0.max(1) as f64
 }
 
-/// Asks every shard for the usage of all its ids, a few at a time, so that no lcore is held up.
-fn sweep(inner: &Inner, desk: &mut Desk) -> Vec<Option<Usage>> {
-    let ids =
-        desk.registry.subscribers().map(|(_, down, up)| down.0.max(up.0) + 1).max().unwrap_or(0) as usize;
+/// Asks every shard for the usage of all its ids, a few at a time, so that no lcore is held up and a change waits for
+/// one answer at most.
+fn sweep(inner: &Inner) -> Vec<Option<Usage>> {
+    let (ids, shards) = {
+        let desk = inner.desk();
+        let last = desk.registry.subscribers().map(|(_, down, up)| down.0.max(up.0)).max();
+        (last.map_or(0, |last| last as usize + 1), desk.shards.len())
+    };
     let mut by_id = vec![None; ids];
-    let shards = desk.shards.len();
-    for (index, shard) in desk.shards.iter_mut().enumerate() {
-        while shard.replies.pop().is_ok() {}
+    for index in 0..shards {
         for place in (0..ids.div_ceil(shards)).step_by(SWEEP) {
             let Ok(place) = u32::try_from(place) else { break };
-            if !inner.send(shard, Order::Sweep(place)) {
+            let mut desk = inner.desk();
+            let Some(usages) = desk.shards.get_mut(index).and_then(|shard| ask(inner, shard, place)) else {
                 return by_id;
-            }
-            let mut answered = false;
-            // an lcore that stalls now has stopped answering: do not wait for it with everything at a standstill
-            inner.wait(|| match shard.replies.pop() {
-                Ok(Reply::Sweep(of, usages)) if of == place => {
-                    for (offset, usage) in usages.into_iter().enumerate() {
-                        if let Some(slot) = by_id.get_mut((place as usize + offset) * shards + index) {
-                            *slot = usage;
-                        }
-                    }
-                    answered = true;
-                    true
+            };
+            drop(desk);
+            for (offset, usage) in usages.into_iter().enumerate() {
+                if let Some(slot) = by_id.get_mut((place as usize + offset) * shards + index) {
+                    *slot = usage;
                 }
-                _ => inner.silent(inner.now()).next().is_some(),
-            });
-            if !answered {
-                return by_id;
             }
         }
     }
     by_id
 }
 
+/// One answer of a shard.
+fn ask(inner: &Inner, shard: &mut ShardDesk, place: u32) -> Option<[Option<Usage>; SWEEP]> {
+    while shard.replies.pop().is_ok() {}
+    if !inner.send(shard, Order::Sweep(place)) {
+        return None;
+    }
+    let mut answer = None;
+    // an lcore that stalls now has stopped answering: do not wait for it with everything at a standstill
+    inner.wait(|| match shard.replies.pop() {
+        Ok(Reply::Sweep(of, usages)) if of == place => {
+            answer = Some(usages);
+            true
+        }
+        _ => inner.silent(inner.now()).next().is_some(),
+    });
+    answer
+}
+
 impl Handle {
     /// The first of the list, best first.
     #[expect(clippy::disallowed_methods, reason = "a first question waits for a window to measure over")]
-    pub fn top(&self, query: TopQuery) -> Vec<TopEntry> {
+    pub fn top(&self, query: TopQuery) -> Top {
         let inner = &self.0;
         let first = {
             let mut watch = inner.watch();
@@ -180,15 +188,14 @@ impl Handle {
         };
         entries.sort_by(|a, b| key(b).total_cmp(&key(a)).then_with(|| a.id.cmp(&b.id)));
         entries.truncate(query.n as usize);
-        entries
+        Top { window_s: as_f64(over.0) / 1e9, items: entries }
     }
 
     /// What every id used over about `window` up to now, and over how long that really was.
     fn used(&self, window: Nanos) -> (Vec<Option<Usage>>, Nanos) {
         let inner = &self.0;
         let watch = inner.watch();
-        let mut desk = inner.desk();
-        let mut now = sweep(inner, &mut desk);
+        let mut now = sweep(inner);
         let at = inner.now();
         let Some(back) = watch.back(at, window) else {
             return (Vec::new(), Nanos::ZERO);

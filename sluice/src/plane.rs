@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use control_api::{Edit, Shaper, ShaperError};
 use dataplane::{ApplyError, Handle};
 use model::stats::{
-    Event, EventKind, LcoreState, MetricsSnapshot, PortState, SubscriberStats, TopEntry, TopQuery,
+    Event, EventKind, LcoreState, MetricsSnapshot, PortState, SubscriberStats, Top, TopQuery,
 };
 use tokio::sync::broadcast;
 
@@ -62,7 +62,7 @@ impl Shaper for Plane {
         self.handle.stats(id)
     }
 
-    fn top(&self, query: TopQuery) -> Vec<TopEntry> {
+    fn top(&self, query: TopQuery) -> Top {
         self.handle.top(query)
     }
 

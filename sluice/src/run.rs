@@ -121,6 +121,7 @@ fn supervise(options: Options, store: Store, from_main: &Receiver<Handle>) -> Re
     let stop = StopUnlessPanicking(handle.clone());
     let plane = Plane::new(handle.clone());
     let server = Server::start(options, Arc::new(plane.clone()), store)?;
+    handle.begin();
     let mut said = None;
     while !handle.stopping() {
         plane.tick();
@@ -144,6 +145,7 @@ impl Drop for StopUnlessPanicking {
     fn drop(&mut self) {
         if thread::panicking() {
             error!("the control side has died; forwarding goes on with the last settings");
+            self.0.begin();
         } else {
             self.0.stop();
         }

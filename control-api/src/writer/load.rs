@@ -2,12 +2,13 @@
 //! Start: the store's records go into memory and into the shaper, then those of the configuration if the store was
 //! never seeded.
 //!
-//! A record of the store that the shaper does not take keeps its place in the store; `/readyz` tells, and the next
-//! change of the record tries again.
+//! A record of the store that the shaper does not take keeps its place in the store; `/readyz` tells, and it is
+//! tried again every [`RETRY`] and with its next change.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use model::Subscriber;
 use model::keys::KeyIndex;
@@ -24,6 +25,8 @@ use crate::store::{Store, StoreError};
 
 /// Records handed to the shaper at a time.
 const BATCH: usize = 4096;
+/// Between two attempts to hand over records that the shaper refused at load.
+pub(super) const RETRY: Duration = Duration::from_secs(2);
 /// Events that a slow `/v1/events` client may be behind.
 const EVENTS: usize = 256;
 
@@ -88,6 +91,28 @@ impl Writer {
         tracing::info!(records = records.len(), store = %path.display(), "store read");
         self.directory = Arc::new(Directory::new(records.into_iter().collect::<Records>()));
         Ok(())
+    }
+
+    /// Hands over once more what the shaper refused at load, up to the first for which no lcore answers.
+    pub(super) fn retry(&mut self) {
+        let ids: Vec<Arc<str>> = self.unapplied.keys().take(BATCH).cloned().collect();
+        for id in ids {
+            let record = self.directory.get(&id);
+            let Some(subscriber) = record.and_then(|record| super::parse(&record).ok()) else {
+                self.unapplied.remove(&id);
+                continue;
+            };
+            let subscriber = self.rules.servable(&subscriber).unwrap_or(subscriber);
+            match self.apply(vec![Edit::Put(subscriber)]) {
+                Ok(()) => {
+                    tracing::info!(%id, "shaped at last");
+                    self.unapplied.remove(&id);
+                }
+                Err(ShaperError::Unavailable(_)) => break,
+                Err(_) => {}
+            }
+        }
+        self.unapplied_count.store(self.unapplied.len(), Ordering::Relaxed);
     }
 
     /// Puts the configuration's records in, once. What the store has already wins, by name and by key.

@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use control_api::{Edit, Shaper, ShaperError};
 use model::stats::{
     DirectionMetrics, Event, Histogram, KindCount, LcoreRole, LcoreState, MetricsSnapshot, PortDrops,
-    PortState, QueueMetrics, Reasons, SubscriberCounts, SubscriberStats, TopEntry, TopQuery,
+    PortState, QueueMetrics, Reasons, SubscriberCounts, SubscriberStats, Top, TopEntry, TopQuery,
 };
 use model::{KeyIndex, Subscriber};
 use tokio::sync::broadcast;
@@ -103,7 +103,7 @@ impl Shaper for Fake {
         })
     }
 
-    fn top(&self, query: TopQuery) -> Vec<TopEntry> {
+    fn top(&self, query: TopQuery) -> Top {
         self.queries.lock().unwrap().push(query);
         let entry = |id: String| TopEntry {
             id,
@@ -115,7 +115,10 @@ impl Shaper for Fake {
             marked: 0,
             dropped: 0,
         };
-        self.records().into_keys().take(query.n as usize).map(entry).collect()
+        Top {
+            window_s: query.window_s,
+            items: self.records().into_keys().take(query.n as usize).map(entry).collect(),
+        }
     }
 
     fn ports(&self) -> Vec<PortState> {
@@ -160,6 +163,7 @@ impl Shaper for Fake {
 
     fn metrics(&self) -> MetricsSnapshot {
         MetricsSnapshot {
+            limits: vec![KindCount { kind: "wheel".into(), packets: 2 }],
             down: DirectionMetrics {
                 l4s: QueueMetrics {
                     arrived: 21,

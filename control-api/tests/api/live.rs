@@ -45,6 +45,7 @@ fn top_passes_its_query_on() {
     rig.client.get("/v1/top").json(200);
     let reply = rig.client.get("/v1/top?by=delay&dir=up&n=3&window_s=2.5").json(200);
     assert_eq!(reply["items"][0]["id"], "cust-1");
+    assert_eq!(reply["window_s"], 2.5);
     let asked = TopQuery { by: TopBy::Delay, dir: Direction::Up, n: 3, window_s: 2.5 };
     assert_eq!(*rig.shaper.queries.lock().unwrap(), [TopQuery::default(), asked]);
     for (query, field) in [
@@ -118,6 +119,7 @@ fn metrics_have_the_names_of_the_contract_and_no_series_per_subscriber() {
         r#"sluice_lcore_busy_ratio{lcore="1",role="compact"} 0.25"#,
         r#"sluice_port_clock_speed{port="core"} 0.5"#,
         r#"sluice_shaper_lag_seconds_bucket{le="+Inf"} 0"#,
+        r#"sluice_limits_hit_total{limit="wheel"} 2"#,
         r#"sluice_buffers{state="used"} 0"#,
         r#"sluice_build_info{version="0.1.0",dpdk="DPDK 99.01"} 1"#,
         "# TYPE sluice_queue_delay_seconds histogram",

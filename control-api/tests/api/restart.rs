@@ -3,13 +3,14 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use control_api::{Options, StartError, Store, StoreError};
 use model::Subscriber;
 use serde_json::json;
 
 use crate::fake::Fake;
-use crate::rig::{Folder, Rig, options, record, start};
+use crate::rig::{Folder, Rig, options, record, soon, start};
 
 fn seeds(options: &mut Options, ids: &[(&str, u32)]) {
     let seed = |(id, number): &(&str, u32)| Subscriber::from_value(&record(id, *number)).unwrap();
@@ -82,6 +83,22 @@ fn a_record_the_data_plane_refuses_at_start_stays_and_is_told() {
     client.call("PUT", "/v1/subscribers/refuse-1", text).problem(422);
     assert_eq!(client.call("DELETE", "/v1/subscribers/refuse-1", "").status, 204);
     assert_eq!(client.get("/readyz").status, 200);
+}
+
+#[test]
+fn a_record_without_room_at_start_is_tried_again_and_shaped_once_there_is() {
+    let rig = Rig::new();
+    (0..3).for_each(|n| rig.put(&format!("c{n}"), n));
+    let Rig { handle, folder, .. } = rig;
+    handle.shutdown();
+    let shaper = Arc::new(Fake::default());
+    shaper.capacity.store(1, Ordering::SeqCst);
+    let handle = start(options(), &shaper, &folder.path("sluice.db")).unwrap();
+    let client = crate::client::Client::new(handle.local_addr());
+    assert_eq!((shaper.records().len(), client.get("/readyz").status), (1, 503));
+    shaper.capacity.store(3, Ordering::SeqCst);
+    assert!(soon(|| client.get("/readyz").status == 200));
+    assert_eq!(shaper.records().len(), 3);
 }
 
 fn store_error(path: &Path) -> StoreError {

@@ -106,3 +106,12 @@ pub(crate) fn record(id: &str, number: u32) -> Value {
         "match": {"ipv4": [format!("10.{a}.{b}.{c}/32")]},
     })
 }
+
+/// Whether `done` comes true within 20 s of asking ten times a second.
+#[expect(clippy::disallowed_methods, reason = "the server's own timer has to run out")]
+pub(crate) fn soon(done: impl Fn() -> bool) -> bool {
+    (0..200).any(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        done()
+    })
+}

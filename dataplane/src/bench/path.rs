@@ -98,7 +98,7 @@ pub(super) fn run(inner: &Inner, tally: &Tally, mut rx: Box<RxWorker>, mut tx: B
     let mut laps = Laps::new(inner.clock.hz());
     let mut last = inner.now();
     let mut worked = false;
-    while inner.phase.get() == Phase::Run {
+    while inner.phase.get() < Phase::Drain {
         let now = inner.now();
         let took = now.since(last);
         let interrupted = took > GAP;

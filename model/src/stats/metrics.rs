@@ -27,6 +27,8 @@ pub struct MetricsSnapshot {
     pub pi_update: Histogram,
     /// Subscribers.
     pub subscribers: SubscriberCounts,
+    /// How often each limit of the data plane's own was hit; all but `control` stay 0 unless there is a bug.
+    pub limits: Vec<KindCount>,
     /// Version of DPDK in use, empty without one.
     pub dpdk: String,
 }

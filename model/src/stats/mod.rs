@@ -13,7 +13,7 @@ pub use metrics::{
     SubscriberCounts,
 };
 pub use state::{
-    Direction, Event, EventKind, LcoreRole, LcoreState, PortDrops, PortState, TopBy, TopEntry, TopQuery,
+    Direction, Event, EventKind, LcoreRole, LcoreState, PortDrops, PortState, Top, TopBy, TopEntry, TopQuery,
 };
 
 /// Both directions of a subscriber.

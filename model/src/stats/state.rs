@@ -154,6 +154,15 @@ pub enum TopBy {
     Drops,
 }
 
+/// The list.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Top {
+    /// The window that it really covers: near the one asked for, at most a minute.
+    pub window_s: f64,
+    /// Best first.
+    pub items: Vec<TopEntry>,
+}
+
 /// One line of the list: what happened within the window, both queues together unless said.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TopEntry {

@@ -65,6 +65,7 @@ impl Rings {
             _traces: traces,
         };
         made.set_profile("default")?;
+        made.handle.begin();
         Ok(made)
     }
 
