@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{Receiver, RecvError, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -143,19 +143,19 @@ impl Writer {
     }
 
     /// The next job; while some records are not shaped, they are tried again whenever nothing else comes.
-    fn next(&mut self, jobs: &Receiver<Option<Job>>) -> Option<Option<Job>> {
+    fn next(&mut self, jobs: &Receiver<Option<Job>>) -> Result<Option<Job>, RecvError> {
         while !self.unapplied.is_empty() {
             match jobs.recv_timeout(load::RETRY) {
-                Ok(job) => return Some(job),
+                Ok(job) => return Ok(job),
                 Err(RecvTimeoutError::Timeout) => self.retry(),
-                Err(RecvTimeoutError::Disconnected) => return None,
+                Err(RecvTimeoutError::Disconnected) => return Err(RecvError),
             }
         }
-        jobs.recv().ok()
+        jobs.recv()
     }
 
     fn work(&mut self, jobs: &Receiver<Option<Job>>) {
-        while let Some(first) = self.next(jobs) {
+        while let Ok(first) = self.next(jobs) {
             let mut group = Vec::new();
             for job in std::iter::once(first).chain(std::iter::from_fn(|| jobs.try_recv().ok())) {
                 match job {
