@@ -53,6 +53,15 @@ impl Shaper {
         }
     }
 
+    /// Comes back from idling at `now` as a link does: nothing that was not sent is made up for.
+    #[inline]
+    pub(crate) fn join_link(&mut self, now: Nanos) {
+        if self.due < now {
+            self.due = now;
+            self.fraction = 0;
+        }
+    }
+
     /// A packet of `bytes` leaves.
     #[inline]
     #[expect(
@@ -143,6 +152,17 @@ mod tests {
         assert_eq!(burst(1_000_000_000, MTU, 0), 31_250 / MTU);
         assert!(u64::from(burst(1_000_000_000, 84, 0)) * 84 <= 31_250);
         assert!(u64::from(burst(100_000_000_000, 84, 0)) * 84 <= 3_125_000);
+    }
+
+    #[test]
+    fn a_link_gives_no_credit_for_idling() {
+        let now = Nanos::from_secs(100);
+        let mut shaper = Shaper::new(BitsPerSec(1_000_000_000));
+        shaper.join_link(now);
+        shaper.sent(1_500);
+        assert_eq!(shaper.due(), now + Nanos(12_000));
+        shaper.join_link(now);
+        assert_eq!(shaper.due(), now + Nanos(12_000), "nor takes a wait back");
     }
 
     #[test]

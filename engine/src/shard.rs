@@ -97,6 +97,8 @@ pub struct Shard<P: Packet> {
     queued: u64,
     /// Ids of subscribers with packets, by direction.
     waiting: [u64; 2],
+    /// Ids are links: see [`Self::as_links`].
+    links: bool,
     /// The latest time told.
     now: Nanos,
     misdirected: u64,
@@ -125,9 +127,27 @@ impl<P: Packet> Shard<P> {
             reserved: Vec::with_capacity(RESERVED_PER_PORT * options.ports.len()),
             queued: 0,
             waiting: [0; 2],
+            links: false,
             now: Nanos::ZERO,
             misdirected: 0,
             options,
+        }
+    }
+
+    /// Each id is a store-and-forward link of its rate instead of a shaped subscriber: no burst after idling, up to
+    /// the 2 us of the wheel's slots. For the lab, whose published cases are links.
+    #[must_use]
+    pub fn as_links(mut self) -> Self {
+        self.links = true;
+        self
+    }
+
+    /// Nothing leaves `port` for `span` from now on, and nothing of it is made up for: its clock stands still for
+    /// this shard. For the lab's bursty links.
+    pub fn rest(&mut self, now: Nanos, port: PortId, span: Nanos) {
+        let at = usize::from(port.0);
+        if let (Some(lane), Some(shared)) = (self.lanes.get_mut(at), self.options.ports.get(at)) {
+            lane.rest(shared, now, span);
         }
     }
 
@@ -232,7 +252,11 @@ impl<P: Packet> Shard<P> {
         let time = self.lanes[lane].time(&self.options.ports[lane], now);
         let record = &mut self.records[local];
         let mtu = self.options.profiles.get(record.profile).map_or(0, |params| params.mtu);
-        record.shaper.join(time, mtu, record.phase);
+        if self.links {
+            record.shaper.join_link(time);
+        } else {
+            record.shaper.join(time, mtu, record.phase);
+        }
         if !scheduled {
             let slot = slot_from(record.shaper.due());
             self.schedule(local, slot);

@@ -5,10 +5,20 @@
 //! on any machine.
 #![forbid(unsafe_code)]
 
+mod error;
 mod outcome;
 mod scenario;
+mod sim;
+
+pub use error::Error;
 
 pub use outcome::{
     Completion, DelayMs, FlowOutcome, GroupOutcome, Outcome, QueueOutcome, Queues, Series, WebOutcome,
 };
-pub use scenario::{EcnChoice, Flow, Link, RateStep, Reverse, Scenario, Size, Web};
+pub use scenario::{EcnChoice, Flow, Link, NO_OVERHEAD, RateStep, Reverse, Scenario, Size, Web};
+pub use sim::{run, run_watched};
+
+/// Bytes of a full packet on the wire: 1500 of IP and the Ethernet header.
+pub const FULL_PACKET: u32 = 1_514;
+/// Bytes of the Ethernet header, which the engine's shaper does not count by itself.
+pub(crate) const ETHERNET_HEADER: u32 = 14;

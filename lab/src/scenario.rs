@@ -4,6 +4,15 @@
 use aqm::{BitsPerSec, Nanos};
 use cc::Kind;
 use model::Profile;
+use model::profile::{MAX_LIMIT_US, Overhead};
+
+use crate::ETHERNET_HEADER;
+
+/// What "none" means as overhead in the lab: a link's rate counts whole frames, so the header that the engine does not
+/// see is added.
+#[expect(clippy::cast_possible_truncation, reason = "14")]
+pub const NO_OVERHEAD: Overhead =
+    Overhead { bytes: ETHERNET_HEADER as i16, mpu: 0, cells: model::profile::Cells::None };
 
 /// One closed-loop experiment.
 #[derive(Clone, Debug, PartialEq)]
@@ -132,4 +141,35 @@ pub enum Size {
         /// Greatest size.
         max_bytes: u64,
     },
+}
+
+impl Scenario {
+    /// The profile with the buffer of the link, which is the only limit where it is given.
+    pub(crate) fn profile_in_force(&self) -> Profile {
+        let profile = self.profile.clone();
+        match self.link.buffer_packets {
+            None => profile,
+            Some(packets) => Profile { limit_packets: Some(packets), limit_us: MAX_LIMIT_US, ..profile },
+        }
+    }
+
+    /// Bits that the link can carry from the end of warm-up to the end.
+    #[expect(clippy::cast_precision_loss, reason = "times and rates are far below 2^53")]
+    pub(crate) fn capacity_bits(&self) -> f64 {
+        let steps = &self.link.steps;
+        let ends = steps.iter().skip(1).map(|step| step.at).chain([self.duration]);
+        let parts = steps.iter().zip(ends).map(|(step, end)| {
+            let span = end.min(self.duration).since(step.at.max(self.warmup));
+            step.rate.0 as f64 * (span.0 as f64 / 1e9)
+        });
+        parts.sum()
+    }
+}
+
+/// A congestion control's name in scenarios and results.
+pub(crate) const fn cc_name(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Cbr => "udp",
+        other => other.label(),
+    }
 }

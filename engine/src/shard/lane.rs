@@ -62,6 +62,12 @@ impl Lane {
         now.since(port.slip()).since(self.behind)
     }
 
+    /// Lets virtual time stand still for `span` of real time; the wheel must have come to `now`, or it would run on.
+    pub(crate) fn rest(&mut self, port: &PortShared, now: Nanos, span: Nanos) {
+        self.time(port, now);
+        self.behind += span;
+    }
+
     /// Real time at virtual time `time`, if nothing slips meanwhile.
     pub(crate) fn real_at(&self, port: &PortShared, time: Nanos) -> Nanos {
         time + port.slip() + self.behind
@@ -181,6 +187,16 @@ mod tests {
         }
         assert!(port.slip() > Nanos::from_micros(3_900), "{:?}", port.slip());
         assert_eq!(lane.behind, Nanos::ZERO);
+    }
+
+    #[test]
+    fn a_rest_moves_due_work_by_as_much() {
+        let (mut lane, port) = with_due_work();
+        lane.rest(&port, START, Nanos::from_millis(4));
+        let due = lane.wheel.first().map(slot_time).expect("due work");
+        assert_eq!(lane.real_at(&port, due), due + Nanos::from_millis(4));
+        lane.begin(&port, START + Nanos::from_millis(4), 32);
+        assert_eq!(port.slip(), Nanos::ZERO, "and is no lag");
     }
 
     #[test]
