@@ -10,11 +10,16 @@
 //! [`Queue::Classic`].
 #![forbid(unsafe_code)]
 
+mod backlogs;
 mod bank;
 mod codel;
 mod config;
+mod drr;
 mod dualpi2;
 mod ecn;
+mod fq;
+#[cfg(test)]
+mod owner;
 mod pi;
 mod pie;
 mod qdisc;
@@ -28,8 +33,10 @@ mod wrr;
 pub use bank::PiBank;
 pub use codel::{Codel, CodelConfig, CodelState};
 pub use config::{Compat, DualPi2Config, Native, Overload, ParamError, RttGains};
+pub use drr::MAX_FLOWS;
 pub use dualpi2::{Backlog, Cause, DualPi2, DualPi2Params, Head, Left, Verdict};
 pub use ecn::{Ecn, Queue, Rule};
+pub use fq::{Fq, FqConfig};
 pub use pi::PiParams;
 pub use pie::{Pie, PieConfig};
 pub use qdisc::{Arrival, Arriving, End, FlowKey, Leaving, Qdisc};
