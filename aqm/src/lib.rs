@@ -18,6 +18,7 @@ mod drr;
 mod dualpi2;
 mod ecn;
 mod fq;
+mod fq_codel;
 #[cfg(test)]
 mod owner;
 mod pi;
@@ -37,6 +38,7 @@ pub use drr::MAX_FLOWS;
 pub use dualpi2::{Backlog, Cause, DualPi2, DualPi2Params, Head, Left, Verdict};
 pub use ecn::{Ecn, Queue, Rule};
 pub use fq::{Fq, FqConfig};
+pub use fq_codel::{FqCodel, FqCodelConfig};
 pub use pi::PiParams;
 pub use pie::{Pie, PieConfig};
 pub use qdisc::{Arrival, Arriving, End, FlowKey, Leaving, Qdisc};
