@@ -12,6 +12,7 @@
 
 mod backlogs;
 mod bank;
+mod cocoa;
 mod codel;
 mod config;
 mod drr;
@@ -32,6 +33,7 @@ mod units;
 mod wrr;
 
 pub use bank::PiBank;
+pub use cocoa::{Cocoa, CocoaConfig};
 pub use codel::{Codel, CodelConfig, CodelState};
 pub use config::{Compat, DualPi2Config, Native, Overload, ParamError, RttGains};
 pub use drr::MAX_FLOWS;
