@@ -26,6 +26,12 @@ impl MbufPacket {
         Self(mbuf)
     }
 
+    /// The metadata of an mbuf that is a packet.
+    #[inline]
+    pub(crate) fn meta_of(mbuf: &Mbuf) -> Meta {
+        Self::unpack(mbuf.words())
+    }
+
     /// Gives the mbuf back, to be sent.
     #[inline]
     pub fn into_mbuf(self) -> Mbuf {
@@ -110,6 +116,11 @@ impl Fifo<MbufPacket> for PacketFifo {
     #[inline]
     fn front(&self) -> Option<Meta> {
         self.0.front().map(|(words, _)| MbufPacket::unpack(words))
+    }
+
+    #[inline]
+    fn prefetch_front(&self) {
+        self.0.prefetch_front();
     }
 
     #[inline]

@@ -160,6 +160,9 @@ impl TxWorker {
                 probe.lap(Stage::Ring);
                 worked |= !self.incoming.is_empty();
                 let full = self.incoming.is_full();
+                for mbuf in self.incoming.as_slice() {
+                    self.shard.prefetch(MbufPacket::meta_of(mbuf));
+                }
                 for mbuf in self.incoming.drain() {
                     self.shard.enqueue(now, MbufPacket::new(mbuf));
                 }

@@ -12,6 +12,7 @@ mod change;
 mod counters;
 mod discipline;
 mod histogram;
+mod memory;
 mod overhead;
 mod overload;
 mod packet;

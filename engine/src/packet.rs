@@ -65,6 +65,10 @@ pub trait Fifo<P>: Default {
     /// Metadata of the oldest, without taking it.
     fn front(&self) -> Option<Meta>;
 
+    /// Asks the caches for the oldest, to be taken soon.
+    #[inline]
+    fn prefetch_front(&self) {}
+
     /// Whether there is none.
     fn is_empty(&self) -> bool {
         self.front().is_none()

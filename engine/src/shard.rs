@@ -18,6 +18,7 @@ mod visit;
 use std::sync::Arc;
 
 use aqm::{BitsPerSec, Nanos, Queue, Stamp};
+use mem::HugeSlice;
 
 use crate::banks::{PiBanks, local_capacity};
 use crate::budget::Budget;
@@ -89,7 +90,7 @@ struct Reserved {
 #[derive(Debug)]
 pub struct Shard<P: Packet> {
     options: ShardOptions,
-    records: Box<[Record<P::Fifo>]>,
+    records: HugeSlice<Record<P::Fifo>>,
     lanes: Box<[Lane]>,
     budget: Budget,
     tally: Tally,
@@ -120,7 +121,7 @@ impl<P: Packet> Shard<P> {
         let ids = local_capacity(options.index, options.shards, options.capacity);
         let entries = ids + spare_entries(ids);
         Self {
-            records: (0..ids).map(|_| Record::default()).collect(),
+            records: crate::memory::slice(ids, |_| Record::default()),
             lanes: options.ports.iter().map(|_| Lane::new(entries)).collect(),
             budget: Budget::new(options.buffers),
             tally: Tally::new(Arc::clone(&options.counters), ids),
@@ -148,6 +149,25 @@ impl<P: Packet> Shard<P> {
         let at = usize::from(port.0);
         if let (Some(lane), Some(shared)) = (self.lanes.get_mut(at), self.options.ports.get(at)) {
             lane.rest(shared, now, span);
+        }
+    }
+
+    /// Asks the caches for what [`Self::enqueue`] will touch: for a burst, ask for all before the first.
+    #[inline]
+    pub fn prefetch(&self, meta: Meta) {
+        let Some(local) = self.local(meta.queue_id) else { return };
+        self.prefetch_record(local);
+        // where L4S is off the guess is wrong, and costs a miss
+        self.tally.prefetch(local, aqm::classify(meta.ecn, meta.rule, true, false));
+    }
+
+    /// Both lines of a record.
+    #[inline]
+    fn prefetch_record(&self, local: usize) {
+        if let Some(record) = self.records.get(local) {
+            let first: *const Record<P::Fifo> = record;
+            mem::prefetch_write(first);
+            mem::prefetch_write(first.cast::<u8>().wrapping_add(64));
         }
     }
 

@@ -11,6 +11,7 @@
 //! all the same, `insert` says so, and counts it.
 
 use aqm::Nanos;
+use mem::HugeSlice;
 
 #[cfg(test)]
 mod tests;
@@ -58,7 +59,7 @@ pub(crate) struct Wheel {
     /// First chunk of each slot.
     heads: Box<[u32]>,
     used: Occupancy,
-    chunks: Box<[Chunk]>,
+    chunks: HugeSlice<Chunk>,
     free: u32,
     /// The slot being served, counted from time zero.
     current: u64,
@@ -75,7 +76,9 @@ impl Wheel {
         let count = (SLOTS + 1).min(entries) + entries / CHUNK_IDS + 1;
         let count = u32::try_from(count).unwrap_or(NONE - 1);
         let link = |i: u32| if i + 1 < count { i + 1 } else { NONE };
-        let chunks = (0..count).map(|i| Chunk { ids: [0; CHUNK_IDS], len: 0, next: link(i) }).collect();
+        let mut next = 0..count;
+        let chunk = |_| Chunk { ids: [0; CHUNK_IDS], len: 0, next: next.next().map_or(NONE, link) };
+        let chunks = crate::memory::slice(count as usize, chunk);
         Self {
             heads: vec![NONE; SLOTS].into_boxed_slice(),
             used: Occupancy::new(),
@@ -190,11 +193,23 @@ impl Wheel {
         id.map(|id| (slot, id))
     }
 
-    /// The entry that [`Self::pop`] would take next from the current batch, to prefetch its record.
+    /// The entry that [`Self::pop`] would take after `skip` others, if it lies in the first chunks of the current
+    /// batch or of the next slot in use: what to prefetch.
     #[inline]
-    pub(crate) fn peek(&self) -> Option<u32> {
-        let chunk = self.chunks.get(self.batch as usize)?;
-        chunk.ids.get((chunk.len as usize).checked_sub(1)?).copied()
+    pub(crate) fn ahead(&self, skip: usize) -> Option<u32> {
+        let (mut place, mut skip) = (self.batch, skip);
+        if let Some(chunk) = self.chunks.get(place as usize) {
+            if skip < chunk.len as usize {
+                return chunk.ids.get(chunk.len as usize - 1 - skip).copied();
+            }
+            skip -= chunk.len as usize;
+            place = chunk.next;
+        }
+        if place == NONE {
+            place = self.heads[self.used.next_from(index_of(self.current))?];
+        }
+        let chunk = self.chunks.get(place as usize)?;
+        chunk.ids.get((chunk.len as usize).checked_sub(1 + skip)?).copied()
     }
 }
 

@@ -121,6 +121,15 @@ impl<F> Record<F> {
         self.fifos[queue as usize].front()
     }
 
+    /// Asks the caches for the oldest packet of a queue.
+    #[inline]
+    pub(crate) fn prefetch_front<P>(&self, queue: Queue)
+    where
+        F: Fifo<P>,
+    {
+        self.fifos[queue as usize].prefetch_front();
+    }
+
     /// Appends a packet that counts `bytes`.
     #[inline]
     pub(crate) fn push<P: Packet<Fifo = F>>(&mut self, queue: Queue, packet: P, bytes: u32)

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use aqm::{Ecn, Queue};
+use mem::HugeSlice;
 
 use crate::change::Direction;
 use crate::counters::{DropReason, QueueCounters, ShardCounters};
@@ -14,7 +15,7 @@ use crate::counters::{DropReason, QueueCounters, ShardCounters};
 #[derive(Debug)]
 pub(crate) struct Tally {
     shard: Arc<ShardCounters>,
-    queues: Box<[[QueueCounters; 2]]>,
+    queues: HugeSlice<[QueueCounters; 2]>,
 }
 
 /// Whose event it is.
@@ -35,12 +36,20 @@ impl Whose {
 
 impl Tally {
     pub(crate) fn new(shard: Arc<ShardCounters>, capacity: usize) -> Self {
-        Self { shard, queues: (0..capacity).map(|_| Default::default()).collect() }
+        Self { shard, queues: crate::memory::slice(capacity, |_| Default::default()) }
     }
 
     #[inline]
     fn queue(&mut self, whose: Whose) -> Option<&mut QueueCounters> {
         self.queues.get_mut(whose.local?).map(|queues| &mut queues[whose.queue as usize])
+    }
+
+    /// Asks the caches for the counters of a queue, to be written soon.
+    #[inline]
+    pub(crate) fn prefetch(&self, local: usize, queue: Queue) {
+        if let Some(queues) = self.queues.get(local) {
+            mem::prefetch_write(&raw const queues[queue as usize]);
+        }
     }
 
     /// A packet came.

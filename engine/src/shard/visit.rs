@@ -18,6 +18,10 @@ use crate::wheel::{slot_at, slot_from, slot_time};
 const VISIT_PACKETS: usize = 64;
 /// Packets that one visit may drop.
 const VISIT_DROPS: usize = 32;
+/// How many visits before its own an id's record is asked for, and then its packet and counters: a miss of 100 ns is
+/// over when four visits of 30 ns are.
+const RECORD_AHEAD: usize = 8;
+const PACKET_AHEAD: usize = 4;
 /// Visits of one call beyond two for each packet it may send.
 const SPARE_VISITS: usize = 64;
 
@@ -87,10 +91,24 @@ impl<P: Packet> Shard<P> {
                 return;
             }
             let Some(id) = lane.wheel.pop() else { return };
-            if let Some(next) = lane.wheel.peek() {
-                mem::prefetch_index(&self.records, next as usize);
-            }
+            let ahead = [lane.wheel.ahead(RECORD_AHEAD), lane.wheel.ahead(PACKET_AHEAD)];
+            self.prefetch_due(ahead);
             self.visit(call, id as usize, out);
+        }
+    }
+
+    /// Asks the caches for the record of an id that is due soon, and for packet and counters of one due sooner, whose
+    /// record was asked for before.
+    #[inline]
+    fn prefetch_due(&self, [later, sooner]: [Option<u32>; 2]) {
+        if let Some(local) = later {
+            self.prefetch_record(local as usize);
+        }
+        let Some(local) = sooner else { return };
+        if let Some(record) = self.records.get(local as usize) {
+            let queue = if record.l().packets > 0 { Queue::L4s } else { Queue::Classic };
+            record.prefetch_front::<P>(queue);
+            self.tally.prefetch(local as usize, queue);
         }
     }
 

@@ -26,6 +26,26 @@ fn a_chunk_is_a_cache_line() {
 }
 
 #[test]
+fn what_lies_ahead_is_what_comes_out() {
+    let mut wheel = Wheel::new(64);
+    for id in 0..40 {
+        wheel.insert(id, if id < 30 { 5 } else { 9 });
+    }
+    wheel.advance(5);
+    assert_eq!(wheel.pop(), Some(29), "the youngest of the last chunk");
+    let seen: Vec<_> = (0..8).map(|skip| wheel.ahead(skip)).collect();
+    let (known, beyond): (Vec<_>, Vec<_>) = seen.iter().partition(|id| id.is_some());
+    let came: Vec<_> = (0..known.len()).map(|_| wheel.pop()).collect();
+    assert_eq!(known.into_iter().copied().collect::<Vec<_>>(), came);
+    assert!(beyond.is_empty(), "it looks past a chunk: {seen:?}");
+    while wheel.first() == Some(5) {
+        wheel.pop();
+    }
+    assert_eq!(wheel.ahead(0), Some(39), "and into the next slot in use");
+    assert_eq!(Wheel::new(4).ahead(0), None);
+}
+
+#[test]
 fn empty_time_costs_one_look() {
     let mut wheel = Wheel::new(4);
     assert_eq!(wheel.first(), None);

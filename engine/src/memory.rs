@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The engine's tables: slices on huge pages where there are any, or TLB misses cost as much as all else.
+
+use mem::HugeSlice;
+
+/// `len` elements, each made from its index.
+///
+/// # Panics
+/// Where the system has no memory left for them: as any allocation ends then.
+pub(crate) fn slice<T>(len: usize, element: impl FnMut(usize) -> T) -> HugeSlice<T> {
+    HugeSlice::from_fn(len, element).unwrap_or_else(|error| panic!("no memory for {len} elements: {error}"))
+}
