@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A constant bit rate that answers neither marks nor losses: the unresponsive traffic of the overload tests.
+//! A constant bit rate that answers neither marks nor losses: the unresponsive traffic of the overload tests. With
+//! `on` and `off` times it sends in the first and rests in the second, over and over from the first packet on.
 
 use crate::{Ack, Codepoint, Kind, Loss, Nanos, Sender, SenderOptions, State};
 
@@ -9,6 +10,10 @@ pub struct Cbr {
     rate_bps: u64,
     mss: u32,
     codepoint: Codepoint,
+    on: Nanos,
+    off: Nanos,
+    /// When it began.
+    start: Option<Nanos>,
 }
 
 impl Cbr {
@@ -18,6 +23,9 @@ impl Cbr {
             rate_bps: options.rate_bps.max(1),
             mss: options.mss,
             codepoint: options.codepoint.unwrap_or(Kind::Cbr.default_codepoint()),
+            on: options.on,
+            off: options.off,
+            start: None,
         }
     }
 }
@@ -30,6 +38,16 @@ impl Sender for Cbr {
     fn on_spurious_loss(&mut self, _now: Nanos) {}
 
     fn on_rto(&mut self, _now: Nanos) {}
+
+    fn silent_until(&mut self, now: Nanos) -> Option<Nanos> {
+        let start = *self.start.get_or_insert(now);
+        if self.on == Nanos::ZERO || self.off == Nanos::ZERO {
+            return None;
+        }
+        let period = self.on + self.off;
+        let phase = now.since(start).0 % period.0;
+        (phase >= self.on.0).then(|| now + Nanos(period.0 - phase))
+    }
 
     fn cwnd(&self) -> u64 {
         u64::MAX

@@ -5,6 +5,9 @@
 //! acknowledged, or when it is older than 9/8 of the round-trip time and a later one has been (RFC 9002 section
 //! 6.1, the thresholds of RFC 8985). Numbers are kept for a while after that, so that a late arrival is found out.
 //!
+//! Each packet carries the state of the connection when it was sent, from which an acknowledgement makes a
+//! [`RateSample`] (draft-cheng-iccrg-delivery-rate-estimation-02, with the loss and CE counts that BBRv2 adds).
+//!
 //! Invariants: `in_flight()` is the sum of the bytes of the packets flying; every packet sent is flying, acknowledged
 //! or lost, exactly one of them; at most `max_packets` are remembered.
 
@@ -72,6 +75,38 @@ pub(crate) struct NewlyLost {
     pub(crate) largest: u64,
 }
 
+/// How fast the path delivered, measured over the round trip of one packet: the newest an acknowledgement brings.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RateSample {
+    /// Bytes delivered from when it was sent to now.
+    pub delivered: u64,
+    /// The longer of the times in which they were sent and acknowledged.
+    pub interval: Nanos,
+    /// Bytes delivered in all when it was sent.
+    pub prior_delivered: u64,
+    /// Bytes in flight just after it was sent, its own included.
+    pub tx_in_flight: u64,
+    /// Bytes declared lost since it was sent.
+    pub lost: u64,
+    /// Packets reported as CE since it was sent.
+    pub ce_packets: u64,
+    /// Something else than the control held the connection back when it was sent.
+    pub app_limited: bool,
+}
+
+/// One packet declared lost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LostPacket {
+    /// Its bytes.
+    pub bytes: u64,
+    /// Bytes in flight just after it was sent, its own included.
+    pub tx_in_flight: u64,
+    /// Bytes declared lost since it was sent, its own included.
+    pub lost: u64,
+    /// Something else than the control held the connection back when it was sent.
+    pub app_limited: bool,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Flying,
@@ -79,11 +114,32 @@ enum Fate {
     Lost,
 }
 
+/// A packet and the connection as it was when it left; one cache line.
 #[derive(Clone, Copy, Debug)]
 struct Sent {
     at: Nanos,
     bytes: u32,
     fate: Fate,
+    app_limited: bool,
+    /// `P.first_sent_time` and `P.delivered_time` of the draft.
+    sending_since: Nanos,
+    delivered_at: Nanos,
+    delivered: u64,
+    lost: u64,
+    ce: u64,
+    in_flight: u64,
+}
+
+/// Totals behind the samples (`C.` of the draft).
+#[derive(Clone, Copy, Debug, Default)]
+struct Delivery {
+    delivered: u64,
+    delivered_at: Nanos,
+    first_sent: Nanos,
+    lost: u64,
+    ce: u64,
+    /// Samples of packets sent before this many bytes are delivered are application limited; 0: none.
+    limited_until: u64,
 }
 
 /// See the module.
@@ -102,6 +158,9 @@ pub struct Flight {
     known_bits: [u64; 4],
     known_largest: u64,
     known_cumulative: u64,
+    delivery: Delivery,
+    /// The newest packet of the acknowledgement in work.
+    newest: Option<Sent>,
 }
 
 impl Flight {
@@ -117,6 +176,8 @@ impl Flight {
             known_bits: [0; 4],
             known_largest: 0,
             known_cumulative: 0,
+            delivery: Delivery::default(),
+            newest: None,
         }
     }
 
@@ -148,9 +209,63 @@ impl Flight {
     /// Records a packet; returns its number.
     pub fn sent(&mut self, now: Nanos, bytes: u32) -> u64 {
         let seq = self.next_seq();
-        self.packets.push_back(Sent { at: now, bytes, fate: Fate::Flying });
+        if self.flying == 0 {
+            self.delivery.first_sent = now;
+            self.delivery.delivered_at = now;
+        }
         self.flying += u64::from(bytes);
+        self.packets.push_back(Sent {
+            at: now,
+            bytes,
+            fate: Fate::Flying,
+            app_limited: self.delivery.limited_until > 0,
+            sending_since: self.delivery.first_sent,
+            delivered_at: self.delivery.delivered_at,
+            delivered: self.delivery.delivered,
+            lost: self.delivery.lost,
+            ce: self.delivery.ce,
+            in_flight: self.flying,
+        });
         seq
+    }
+
+    /// Something else than the control holds back: what flies now gives no full picture of the path.
+    pub(crate) fn mark_app_limited(&mut self) {
+        self.delivery.limited_until = (self.delivery.delivered + self.flying).max(1);
+    }
+
+    /// Bytes delivered since the start.
+    pub fn delivered(&self) -> u64 {
+        self.delivery.delivered
+    }
+
+    /// Bytes declared lost since the start, late arrivals included.
+    pub fn lost(&self) -> u64 {
+        self.delivery.lost
+    }
+
+    /// The sample of the acknowledgement just applied, which reported `ce_packets`.
+    ///
+    /// `None` where the interval is shorter than `min_rtt`, which no honest one is.
+    pub(crate) fn rate_sample(&mut self, now: Nanos, ce_packets: u64, min_rtt: Nanos) -> Option<RateSample> {
+        let delivery = &mut self.delivery;
+        delivery.ce += ce_packets;
+        if delivery.limited_until > 0 && delivery.delivered > delivery.limited_until {
+            delivery.limited_until = 0;
+        }
+        let newest = self.newest.take()?;
+        delivery.delivered_at = now;
+        delivery.first_sent = newest.at;
+        let interval = newest.at.since(newest.sending_since).max(now.since(newest.delivered_at));
+        (interval >= min_rtt && interval > Nanos::ZERO).then(|| RateSample {
+            delivered: delivery.delivered - newest.delivered,
+            interval,
+            prior_delivered: newest.delivered,
+            tx_in_flight: newest.in_flight,
+            lost: delivery.lost - newest.lost,
+            ce_packets: delivery.ce - newest.ce,
+            app_limited: newest.app_limited,
+        })
     }
 
     /// Whether a frame can be an answer to what was sent.
@@ -206,10 +321,21 @@ impl Flight {
         sent.fate = Fate::Acked;
         newly.packets += 1;
         newly.bytes += u64::from(sent.bytes);
+        self.delivery.delivered += u64::from(sent.bytes);
+        if self.newest.is_none_or(|newest| (sent.delivered, sent.at) >= (newest.delivered, newest.at)) {
+            self.newest = Some(*sent);
+        }
     }
 
     /// Declares packets lost by the two thresholds and forgets what needs no more attention.
-    pub(crate) fn detect_losses(&mut self, now: Nanos, rtt: Nanos) -> NewlyLost {
+    ///
+    /// `each` is told of every one.
+    pub(crate) fn detect_losses(
+        &mut self,
+        now: Nanos,
+        rtt: Nanos,
+        mut each: impl FnMut(&LostPacket),
+    ) -> NewlyLost {
         let mut lost = NewlyLost::default();
         let patience = rtt.scaled(9, 8);
         while let Some(sent) = self.at(self.judged) {
@@ -220,7 +346,7 @@ impl Flight {
                 if !(passed || old) {
                     break;
                 }
-                self.lose(seq, &mut lost);
+                self.lose(seq, &mut lost, &mut each);
             }
             self.judged += 1;
         }
@@ -229,11 +355,11 @@ impl Flight {
     }
 
     /// The timer ran out: all that flies is lost.
-    pub(crate) fn lose_all(&mut self) -> NewlyLost {
+    pub(crate) fn lose_all(&mut self, mut each: impl FnMut(&LostPacket)) -> NewlyLost {
         let mut lost = NewlyLost::default();
         for seq in self.judged..self.next_seq() {
             if self.at(seq).is_some_and(|sent| sent.fate == Fate::Flying) {
-                self.lose(seq, &mut lost);
+                self.lose(seq, &mut lost, &mut each);
             }
         }
         self.judged = self.next_seq();
@@ -252,7 +378,7 @@ impl Flight {
         self.packets.get(index).copied()
     }
 
-    fn lose(&mut self, seq: u64, lost: &mut NewlyLost) {
+    fn lose(&mut self, seq: u64, lost: &mut NewlyLost, each: &mut impl FnMut(&LostPacket)) {
         let Some(sent) = usize::try_from(seq - self.base).ok().and_then(|i| self.packets.get_mut(i)) else {
             return;
         };
@@ -261,6 +387,13 @@ impl Flight {
         lost.packets += 1;
         lost.bytes += u64::from(sent.bytes);
         lost.largest = lost.largest.max(seq);
+        self.delivery.lost += u64::from(sent.bytes);
+        each(&LostPacket {
+            bytes: u64::from(sent.bytes),
+            tx_in_flight: sent.in_flight,
+            lost: self.delivery.lost - sent.lost,
+            app_limited: sent.app_limited,
+        });
     }
 
     fn forget(&mut self) {

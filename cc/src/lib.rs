@@ -10,6 +10,7 @@
 //! the four operations and `libm`, so the same input gives the same output on any machine.
 #![forbid(unsafe_code)]
 
+mod bbr;
 mod cbr;
 mod cubic;
 mod dctcp;
@@ -21,19 +22,22 @@ mod prague;
 mod receiver;
 mod reno;
 mod rtt;
+mod scream;
 mod sender;
 mod transmitter;
 mod units;
 
+pub use bbr::{Bbr1, Bbr2};
 pub use cbr::Cbr;
 pub use cubic::Cubic;
 pub use dctcp::Dctcp;
-pub use flight::{AckFrame, BITMAP_PACKETS, Flight, FlightOptions, Newly};
+pub use flight::{AckFrame, BITMAP_PACKETS, Flight, FlightOptions, LostPacket, Newly, RateSample};
 pub use pacer::Pacer;
 pub use prague::{Prague, Start};
 pub use receiver::{EcnCounts, Receiver, ReceiverOptions};
 pub use reno::Reno;
 pub use rtt::{RttEstimator, RttOptions};
+pub use scream::Scream;
 pub use sender::{Ack, Kind, Loss, Sender, SenderOptions, State, UnknownKind, build};
 pub use transmitter::{Next, Outgoing, Totals, Transmitter, TransmitterOptions};
 pub use units::{Codepoint, Nanos};

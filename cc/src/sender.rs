@@ -7,7 +7,9 @@
 use core::fmt;
 use core::str::FromStr;
 
-use crate::{Cbr, Codepoint, Cubic, Dctcp, Nanos, Prague, Reno, Start};
+use crate::{
+    Bbr1, Bbr2, Cbr, Codepoint, Cubic, Dctcp, LostPacket, Nanos, Prague, RateSample, Reno, Scream, Start,
+};
 
 /// One acknowledgement that brought news.
 #[derive(Clone, Copy, Debug, Default)]
@@ -36,6 +38,16 @@ pub struct Ack {
     pub app_limited: bool,
     /// The receiver saw a codepoint that was never sent: the path rewrites ECN.
     pub ecn_broken: bool,
+    /// Bytes in flight before this acknowledgement.
+    pub prior_in_flight: u64,
+    /// Bytes delivered since the start, these included.
+    pub delivered: u64,
+    /// Bytes declared lost since the start.
+    pub lost: u64,
+    /// The delivery rate sample, if it gives one.
+    pub rate: Option<RateSample>,
+    /// The window held the sender back within the last round trip.
+    pub cwnd_limited: bool,
 }
 
 /// Packets newly declared lost.
@@ -74,11 +86,24 @@ pub trait Sender: fmt::Debug + Send {
     /// Packets were declared lost.
     fn on_loss(&mut self, loss: &Loss);
 
+    /// One packet was declared lost; before the `on_loss` or `on_rto` that has them all.
+    fn on_packet_lost(&mut self, _packet: &LostPacket) {}
+
+    /// It holds its window down on purpose, so that rates measured now say nothing of the path.
+    fn is_holding_back(&self) -> bool {
+        false
+    }
+
     /// All packets whose loss last reduced the window turn out to have arrived.
     fn on_spurious_loss(&mut self, now: Nanos);
 
     /// The retransmission timer ran out and all that flew is taken for lost.
     fn on_rto(&mut self, now: Nanos);
+
+    /// It sends nothing before this time, if that lies ahead; asked before each packet.
+    fn silent_until(&mut self, _now: Nanos) -> Option<Nanos> {
+        None
+    }
 
     /// Bytes that may be in flight.
     fn cwnd(&self) -> u64;
@@ -123,8 +148,18 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All that can be built and named so far; the rest follows.
-    pub const ALL: [Self; 5] = [Self::Reno, Self::Cubic, Self::Dctcp, Self::Prague, Self::Cbr];
+    /// All of them.
+    pub const ALL: [Self; 9] = [
+        Self::Reno,
+        Self::Cubic,
+        Self::Dctcp,
+        Self::Prague,
+        Self::Bbr1,
+        Self::Bbr2,
+        Self::Bbr3,
+        Self::Scream,
+        Self::Cbr,
+    ];
 
     /// Its name on a command line and in scenarios.
     pub const fn label(self) -> &'static str {
@@ -158,7 +193,9 @@ impl fmt::Display for Kind {
 
 /// A name that is no congestion control here.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is not a congestion control this version has: use prague, cubic, reno, dctcp or cbr")]
+#[error(
+    "{0:?} is not a congestion control this version has: use prague, cubic, reno, dctcp, bbr1, bbr2, bbr3, scream or cbr"
+)]
 pub struct UnknownKind(pub String);
 
 impl FromStr for Kind {
@@ -186,10 +223,20 @@ pub struct SenderOptions {
     pub start: Start,
     /// Reno, CUBIC and DCTCP: pace at 2 (slow start) or 1.2 windows a round trip, as Linux does under `fq`.
     pub paced: bool,
-    /// CBR: the rate.
+    /// CBR: the rate. SCReAM: the greatest rate; 0: none.
     pub rate_bps: u64,
+    /// CBR: sends for this long and rests for `off`; either zero: always on.
+    pub on: Nanos,
+    /// CBR: see `on`.
+    pub off: Nanos,
+    /// SCReAM: queue delay to hold (`QDELAY_TARGET_LO` of RFC 8298: 100 ms).
+    pub delay_target: Nanos,
     /// No window grows beyond this many bytes.
     pub max_cwnd: u64,
+    /// BBR versions 2 and 3 answer CE once min RTT has been at most this; zero: at any.
+    pub ecn_max_rtt: Nanos,
+    /// What BBR leaves to chance (when to probe) follows from this.
+    pub seed: u64,
 }
 
 impl Default for SenderOptions {
@@ -203,7 +250,12 @@ impl Default for SenderOptions {
             start: Start::SlowStart,
             paced: false,
             rate_bps: 0,
+            on: Nanos::ZERO,
+            off: Nanos::ZERO,
+            delay_target: Nanos::from_millis(100),
             max_cwnd: 1 << 32,
+            ecn_max_rtt: Nanos::from_millis(5),
+            seed: 0,
         }
     }
 }
@@ -211,11 +263,14 @@ impl Default for SenderOptions {
 /// Builds a sender.
 pub fn build(kind: Kind, options: &SenderOptions) -> Box<dyn Sender> {
     match kind {
+        Kind::Reno => Box::new(Reno::new(options)),
         Kind::Cubic => Box::new(Cubic::new(options)),
         Kind::Dctcp => Box::new(Dctcp::new(options)),
         Kind::Prague => Box::new(Prague::new(options)),
-        // Until they land; `Kind::ALL` leaves them out, so no name leads here.
-        Kind::Reno | Kind::Bbr1 | Kind::Bbr2 | Kind::Bbr3 | Kind::Scream => Box::new(Reno::new(options)),
+        Kind::Bbr1 => Box::new(Bbr1::new(options)),
+        Kind::Bbr2 => Box::new(Bbr2::v2(options)),
+        Kind::Bbr3 => Box::new(Bbr2::v3(options)),
+        Kind::Scream => Box::new(Scream::new(options)),
         Kind::Cbr => Box::new(Cbr::new(options)),
     }
 }

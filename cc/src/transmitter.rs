@@ -86,6 +86,8 @@ pub struct Transmitter {
     seen: AckFrame,
     sent_codepoint: Option<Codepoint>,
     app_limited: bool,
+    /// The number next to be sent when the window last held back.
+    held_at: u64,
     /// Losses of the last episode that have not come late, and when it began.
     episode: (u64, Epoch),
 }
@@ -104,6 +106,7 @@ impl Transmitter {
             seen: AckFrame::default(),
             sent_codepoint: None,
             app_limited: false,
+            held_at: 0,
             episode: (0, Epoch::default()),
         }
     }
@@ -112,14 +115,25 @@ impl Transmitter {
     pub fn next(&mut self, now: Nanos) -> Next {
         if self.budget == Some(0) {
             self.app_limited = true;
+            self.flight.mark_app_limited();
             self.pacer.rest();
             return if self.flight.in_flight() == 0 { Next::Done } else { Next::Wait };
+        }
+        if let Some(at) = self.sender.silent_until(now) {
+            self.app_limited = true;
+            self.pacer.rest();
+            return Next::At(at);
         }
         let is_full = self.flight.is_full();
         self.app_limited = is_full;
         let bytes = u64::from(self.sender.packet_bytes());
         let fits = self.flight.in_flight().saturating_add(bytes) <= self.sender.cwnd();
         if (!fits && self.flight.in_flight() > 0) || is_full {
+            if is_full {
+                self.flight.mark_app_limited();
+            } else {
+                self.held_at = self.flight.next_seq();
+            }
             self.pacer.rest();
             return Next::Wait;
         }
@@ -145,6 +159,7 @@ impl Transmitter {
     /// The host could not take a packet: the window was not what held it back.
     pub fn host_limited(&mut self) {
         self.app_limited = true;
+        self.flight.mark_app_limited();
     }
 
     /// An acknowledgement arrived. Returns false for one that is old or answers nothing that was sent.
@@ -152,6 +167,7 @@ impl Transmitter {
         if !self.flight.is_plausible(frame) || frame.received < self.seen.received {
             return false;
         }
+        let prior_in_flight = self.flight.in_flight();
         let newly = self.flight.on_ack(frame);
         let marked = frame.ecn.ce.saturating_sub(self.seen.ecn.ce).min(newly.packets);
         // What does not fit this frame's packets is kept for the next.
@@ -164,6 +180,8 @@ impl Transmitter {
         self.take_back(now, newly.late);
         self.find_losses(now);
         if newly.packets > 0 {
+            let min_rtt = self.rtt.least().unwrap_or(Nanos::ZERO);
+            let rate = self.flight.rate_sample(now, marked, min_rtt);
             self.timer = (self.flight.in_flight() > 0).then_some(now);
             self.sender.on_ack(&Ack {
                 now,
@@ -172,13 +190,21 @@ impl Transmitter {
                 ce_packets: marked,
                 rtt: sample,
                 srtt: self.rtt.smoothed(),
-                min_rtt: self.rtt.least().unwrap_or(Nanos::ZERO),
+                min_rtt,
                 in_flight: self.flight.in_flight(),
                 acked_through: self.flight.acked_through(),
                 next_seq: self.flight.next_seq(),
                 app_limited: self.app_limited,
                 ecn_broken: self.is_ecn_broken(frame),
+                prior_in_flight,
+                delivered: self.flight.delivered(),
+                lost: self.flight.lost(),
+                rate,
+                cwnd_limited: self.flight.acked_through() <= self.held_at,
             });
+            if self.sender.is_holding_back() {
+                self.flight.mark_app_limited();
+            }
         }
         true
     }
@@ -209,7 +235,8 @@ impl Transmitter {
     }
 
     fn find_losses(&mut self, now: Nanos) {
-        let lost = self.flight.detect_losses(now, self.patience());
+        let (patience, sender) = (self.patience(), &mut self.sender);
+        let lost = self.flight.detect_losses(now, patience, |packet| sender.on_packet_lost(packet));
         if lost.packets == 0 {
             return;
         }
@@ -268,7 +295,8 @@ impl Transmitter {
     }
 
     fn time_out(&mut self, now: Nanos) {
-        let lost = self.flight.lose_all();
+        let sender = &mut self.sender;
+        let lost = self.flight.lose_all(|packet| sender.on_packet_lost(packet));
         self.timer = None;
         if lost.packets == 0 {
             return;

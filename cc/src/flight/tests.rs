@@ -29,9 +29,9 @@ fn flight_of(packets: u64) -> Flight {
 fn a_packet_is_lost_when_the_third_later_one_is_acknowledged() {
     let mut flight = flight_of(10);
     assert_eq!(flight.on_ack(&frame(&[0, 2, 3], 1)).packets, 3);
-    assert_eq!(flight.detect_losses(Nanos::from_millis(10), RTT), NewlyLost::default());
+    assert_eq!(flight.detect_losses(Nanos::from_millis(10), RTT, |_| ()), NewlyLost::default());
     assert_eq!(flight.on_ack(&frame(&[0, 2, 3, 4], 1)).packets, 1);
-    let lost = flight.detect_losses(Nanos::from_millis(10), RTT);
+    let lost = flight.detect_losses(Nanos::from_millis(10), RTT, |_| ());
     assert_eq!(lost, NewlyLost { packets: 1, bytes: 1000, largest: 1 });
     assert_eq!(flight.in_flight(), 5000);
 }
@@ -40,11 +40,11 @@ fn a_packet_is_lost_when_the_third_later_one_is_acknowledged() {
 fn a_packet_is_lost_nine_eighths_of_a_round_trip_after_it_was_sent() {
     let mut flight = flight_of(3);
     flight.on_ack(&frame(&[0, 2], 1));
-    assert_eq!(flight.detect_losses(Nanos::from_millis(3), RTT).packets, 0);
+    assert_eq!(flight.detect_losses(Nanos::from_millis(3), RTT, |_| ()).packets, 0);
     let deadline = Nanos::from_millis(1) + RTT.scaled(9, 8);
     assert_eq!(flight.loss_time(RTT), Some(deadline));
-    assert_eq!(flight.detect_losses(Nanos(deadline.0 - 1), RTT).packets, 0);
-    assert_eq!(flight.detect_losses(deadline, RTT).packets, 1);
+    assert_eq!(flight.detect_losses(Nanos(deadline.0 - 1), RTT, |_| ()).packets, 0);
+    assert_eq!(flight.detect_losses(deadline, RTT, |_| ()).packets, 1);
     assert_eq!(flight.loss_time(RTT), None);
 }
 
@@ -53,7 +53,7 @@ fn the_newest_packet_is_never_lost_by_age() {
     let mut flight = flight_of(3);
     flight.on_ack(&frame(&[0, 1], 2));
     assert_eq!(flight.loss_time(RTT), None);
-    assert_eq!(flight.detect_losses(Nanos::from_secs(100), RTT).packets, 0);
+    assert_eq!(flight.detect_losses(Nanos::from_secs(100), RTT, |_| ()).packets, 0);
     assert_eq!(flight.in_flight(), 1000);
 }
 
@@ -61,7 +61,7 @@ fn the_newest_packet_is_never_lost_by_age() {
 fn a_lost_packet_that_comes_late_is_told() {
     let mut flight = flight_of(10);
     flight.on_ack(&frame(&[0, 2, 3, 4], 1));
-    assert_eq!(flight.detect_losses(Nanos::from_millis(10), RTT).packets, 1);
+    assert_eq!(flight.detect_losses(Nanos::from_millis(10), RTT, |_| ()).packets, 1);
     let newly = flight.on_ack(&frame(&[0, 1, 2, 3, 4, 5], 6));
     assert_eq!(newly, Newly { packets: 2, bytes: 2000, late: 1 });
     assert_eq!(flight.in_flight(), 4000);
@@ -80,7 +80,7 @@ fn frames_lost_for_a_long_time_are_made_up_by_the_cumulative_number() {
     let mut flight = flight_of(1000);
     let seqs: Vec<u64> = (0..900).collect();
     assert_eq!(flight.on_ack(&frame(&seqs, 900)).packets, 900);
-    assert_eq!(flight.detect_losses(Nanos::from_millis(1), RTT).packets, 0);
+    assert_eq!(flight.detect_losses(Nanos::from_millis(1), RTT, |_| ()).packets, 0);
     assert_eq!(flight.oldest(), 900);
 }
 
@@ -127,7 +127,7 @@ fn memory_is_bounded_and_a_full_flight_recovers() {
         flight.sent(Nanos::ZERO, 100);
     }
     assert_eq!(flight.packets.len(), 64);
-    assert_eq!(flight.lose_all().packets, 64);
+    assert_eq!(flight.lose_all(|_| ()).packets, 64);
     assert!(!flight.is_full());
     assert_eq!(flight.in_flight(), 0);
 }
@@ -160,7 +160,7 @@ proptest! {
                 8 if !wire.is_empty() => drop(wire.remove(pick % wire.len())),
                 _ => if let Some(frame) = receiver.report(now) {
                     let newly = flight.on_ack(&frame);
-                    let lost_now = flight.detect_losses(now, RTT);
+                    let lost_now = flight.detect_losses(now, RTT, |_| ());
                     acked += newly.packets;
                     late += newly.late;
                     lost += lost_now.packets;
@@ -190,7 +190,7 @@ proptest! {
             let newly = flight.on_ack(&frame);
             acked += newly.packets;
             late += newly.late;
-            lost += flight.detect_losses(Nanos::from_secs(1), RTT).packets;
+            lost += flight.detect_losses(Nanos::from_secs(1), RTT, |_| ()).packets;
             prop_assert_eq!(flight.in_flight(), (300 - acked - (lost - late)) * 1000);
         }
     }

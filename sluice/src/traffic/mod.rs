@@ -67,16 +67,16 @@ pub(crate) struct RunArgs {
     /// Which way the data goes, seen from here.
     #[arg(long, value_enum, default_value_t = Direction::Up)]
     pub(crate) direction: Direction,
-    /// Congestion control: prague, cubic, reno or cbr.
+    /// Congestion control: prague, cubic, reno, dctcp, bbr1, bbr2, bbr3, scream or cbr.
     #[arg(long, value_parser = parse_kind, default_value = "prague", requires_if("cbr", "rate_bps"))]
     pub(crate) cc: Kind,
-    /// ECN field to send; left out: ect1 for prague, not_ect for the others.
+    /// ECN field to send; left out: ect1 for prague, dctcp, bbr2 and scream, not_ect for the others.
     #[arg(long, value_enum)]
     pub(crate) ecn: Option<EcnArg>,
     /// How long to send.
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=86400))]
     pub(crate) seconds: u32,
-    /// Rate of each flow of cbr.
+    /// Rate of each flow of cbr; greatest rate of one of scream.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1_000..=400_000_000_000))]
     pub(crate) rate_bps: Option<u64>,
     /// Parallel flows, each on a socket of its own.
@@ -125,9 +125,6 @@ impl From<EcnArg> for Codepoint {
 }
 
 fn parse_kind(text: &str) -> Result<Kind, String> {
-    if text == "bbr3" {
-        return Err("bbr3 is not in this version yet: use prague, cubic, reno or cbr".to_owned());
-    }
     text.parse().map_err(|error: cc::UnknownKind| error.to_string())
 }
 
