@@ -5,7 +5,7 @@
 
 mod path;
 
-use cc::{Codepoint, Kind, Nanos, SenderOptions, Start, Transmitter, TransmitterOptions, build};
+use cc::{Codepoint, Kind, Nanos, Next, SenderOptions, Start, Transmitter, TransmitterOptions, build};
 use path::{Dice, Evenly, Fate, Path};
 
 const MSS: u32 = 1250;
@@ -363,11 +363,29 @@ fn cbr_keeps_its_rate_whatever_happens() {
 }
 
 #[test]
+fn a_short_flow_is_delivered_whole_in_spite_of_losses() {
+    for kind in Kind::ALL.into_iter().filter(|kind| *kind != Kind::Cbr) {
+        let sender = build(kind, &SenderOptions { mss: MSS, ..SenderOptions::default() });
+        let options = TransmitterOptions { packets: Some(200), ..TransmitterOptions::default() };
+        let mut path = Path::new(Transmitter::new(sender, &options), Nanos::from_millis(20), 2);
+        path.rate_bps = Some(20_000_000);
+        let mut dice = Dice(13);
+        path.run(Nanos::from_secs(100), |_, _| if dice.happens(0.1) { Fate::Drop } else { Fate::Pass });
+        path.assert_conserved();
+        assert_eq!(path.tx.next(path.now), Next::Done, "{kind}");
+        assert_eq!(path.tx.totals().acked, 200, "{kind}");
+        assert!(path.tx.totals().lost > 0, "{kind}");
+    }
+}
+
+#[test]
 fn the_same_run_gives_the_same_counts() {
     for kind in Kind::ALL {
         let run = || {
             let options = SenderOptions { rate_bps: 5_000_000, ..SenderOptions::default() };
             let mut path = Path::new(endpoint(kind, options), Nanos::from_millis(20), 2);
+            // BBR would fill whatever there is.
+            path.rate_bps = Some(20_000_000);
             let mut dice = Dice(11);
             path.run(Nanos::from_secs(5), |_, _| if dice.happens(0.01) { Fate::Drop } else { Fate::Pass });
             (path.tx.totals(), path.tx.sender().cwnd(), path.rx.ecn())
