@@ -7,6 +7,7 @@
 
 mod error;
 mod outcome;
+pub mod paper;
 mod scenario;
 mod sim;
 
