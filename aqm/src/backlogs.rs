@@ -67,7 +67,6 @@ impl Backlogs {
     }
 
     /// Packets in all of them.
-    #[cfg(test)]
     pub(crate) const fn waiting(&self) -> u64 {
         self.waiting
     }

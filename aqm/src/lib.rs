@@ -12,6 +12,8 @@
 
 mod backlogs;
 mod bank;
+mod cake;
+mod cobalt;
 mod cocoa;
 mod codel;
 mod config;
@@ -33,6 +35,7 @@ mod units;
 mod wrr;
 
 pub use bank::PiBank;
+pub use cake::{Cake, CakeConfig, Tins};
 pub use cocoa::{Cocoa, CocoaConfig};
 pub use codel::{Codel, CodelConfig, CodelState};
 pub use config::{Compat, DualPi2Config, Native, Overload, ParamError, RttGains};
