@@ -8,10 +8,13 @@
 mod error;
 mod outcome;
 pub mod paper;
+mod parallel;
+pub mod plot;
 mod scenario;
 mod sim;
 
 pub use error::Error;
+pub use parallel::{run_all, run_all_watched};
 
 pub use outcome::{
     Completion, DelayMs, FlowOutcome, GroupOutcome, Outcome, QueueOutcome, Queues, Series, WebOutcome,

@@ -86,7 +86,6 @@ impl Events {
     }
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "the high half is a time of 64 bits")]
 const fn time_of(key: u128) -> Nanos {
     Nanos((key >> 64) as u64)
 }

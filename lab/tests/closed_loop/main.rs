@@ -3,4 +3,7 @@
 
 mod loops;
 mod paths;
+mod repeat;
 mod rig;
+mod shelf;
+mod web;

@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A scenario: one bottleneck, its AQM and the flows through it, validated.
 
+mod parse;
+mod raw;
+
+#[cfg(test)]
+mod tests;
+
 use aqm::{BitsPerSec, Nanos};
 use cc::Kind;
 use model::Profile;
