@@ -11,6 +11,8 @@ mod subscribers;
 mod write;
 
 #[cfg(test)]
+mod round_trip;
+#[cfg(test)]
 mod tests;
 
 use std::collections::BTreeMap;

@@ -14,6 +14,7 @@ use super::{
     subscribers,
 };
 use crate::problem::{Problem, Problems};
+use crate::profile::Overhead;
 use crate::subscriber::{MAX_RATE_BPS, MIN_RATE_BPS, check_name};
 
 /// Highest lcore id (RTE_MAX_LCORE of the distributions is 128) and highest CPU.
@@ -294,7 +295,7 @@ fn profiles(keys: &mut Keys<'_>) -> BTreeMap<String, crate::Profile> {
         if let Err(message) = check_name(name) {
             table.fail("", message);
         }
-        profiles.insert(name.to_owned(), profile::read(table));
+        profiles.insert(name.to_owned(), profile::read(table, Overhead::ETHERNET));
     }
     profiles.entry("default".to_owned()).or_default();
     profiles

@@ -6,7 +6,10 @@
 use serde_json::{Map, Value, json};
 
 use super::{Classify, Config, Dataplane, HugePages, Lcore, Lcores, Port, Role, Unknown};
-use crate::profile::{Aqm, Cells, Compat, DualPi2, Native, Overload, Profile};
+use crate::profile::{
+    Aqm, Cake, Cells, Cocoa, Codel, Compat, CurvyRed, DualPi2, Fq, FqCodel, HostFairness, Native, Overload,
+    Pie, Profile, Tins,
+};
 
 impl Config {
     /// The whole configuration with all defaults, as TOML.
@@ -117,11 +120,19 @@ fn profile_value(profile: &Profile) -> Value {
         Cells::Ptm => "ptm",
     };
     let mut members = match &profile.aqm {
-        Aqm::DualPi2(aqm) => dualpi2("dualpi2", aqm),
-        Aqm::Pi2(aqm) => dualpi2("pi2", aqm),
-        Aqm::Fifo => json!({ "aqm": "fifo" }),
+        Aqm::DualPi2(aqm) => dualpi2(aqm),
+        Aqm::Pi2(aqm) => dualpi2(aqm),
+        Aqm::Pie(pie) => self::pie(pie),
+        Aqm::Codel(codel) => self::codel(codel),
+        Aqm::FqCodel(fq_codel) => self::fq_codel(fq_codel),
+        Aqm::Fq(fq) => self::fq(fq),
+        Aqm::Cake(cake) => self::cake(cake),
+        Aqm::Cocoa(cocoa) => self::cocoa(cocoa),
+        Aqm::CurvyRed(curvy_red) => self::curvy_red(curvy_red),
+        Aqm::Fifo => json!({}),
     };
     let common = json!({
+        "aqm": profile.aqm.name(),
         "l4s": profile.l4s,
         "limit_us": profile.limit_us,
         "limit_packets": profile.limit_packets,
@@ -135,7 +146,7 @@ fn profile_value(profile: &Profile) -> Value {
     members
 }
 
-fn dualpi2(name: &str, aqm: &DualPi2) -> Value {
+fn dualpi2(aqm: &DualPi2) -> Value {
     let (step, ramp) = match aqm.native {
         Native::Step { threshold_us } => (Some(threshold_us), None),
         Native::Ramp { min_us, range_us } => (None, Some((min_us, range_us))),
@@ -149,7 +160,6 @@ fn dualpi2(name: &str, aqm: &DualPi2) -> Value {
         Compat::Linux => "linux",
     };
     json!({
-        "aqm": name,
         "target_us": aqm.target_us,
         "tupdate_us": aqm.tupdate_us,
         "alpha_hz": aqm.alpha_hz,
@@ -164,5 +174,74 @@ fn dualpi2(name: &str, aqm: &DualPi2) -> Value {
         "any_ect": aqm.any_ect,
         "queue_protection": aqm.queue_protection,
         "compat": compat,
+    })
+}
+
+fn pie(pie: &Pie) -> Value {
+    json!({
+        "target_us": pie.target_us,
+        "tupdate_us": pie.tupdate_us,
+        "alpha_hz": pie.alpha_hz,
+        "beta_hz": pie.beta_hz,
+        "max_burst_us": pie.max_burst_us,
+        "ecn_threshold_percent": pie.ecn_threshold_percent,
+    })
+}
+
+fn codel(codel: &Codel) -> Value {
+    json!({ "target_us": codel.target_us, "interval_us": codel.interval_us })
+}
+
+fn fq_codel(fq_codel: &FqCodel) -> Value {
+    json!({
+        "target_us": fq_codel.codel.target_us,
+        "interval_us": fq_codel.codel.interval_us,
+        "flows": fq_codel.flows,
+        "quantum_bytes": fq_codel.quantum_bytes,
+        "ce_threshold_us": fq_codel.ce_threshold_us,
+        "ce_threshold_l4s": fq_codel.ce_threshold_l4s,
+    })
+}
+
+fn fq(fq: &Fq) -> Value {
+    json!({
+        "flows": fq.flows,
+        "quantum_bytes": fq.quantum_bytes,
+        "flow_limit_packets": fq.flow_limit_packets,
+    })
+}
+
+fn cake(cake: &Cake) -> Value {
+    let tins = match cake.tins {
+        Tins::BestEffort => "besteffort",
+        Tins::Diffserv4 => "diffserv4",
+    };
+    let host_fairness = match cake.host_fairness {
+        HostFairness::TripleIsolate => "triple-isolate",
+        HostFairness::None => "none",
+    };
+    json!({ "tins": tins, "host_fairness": host_fairness, "rtt_us": cake.rtt_us })
+}
+
+fn cocoa(cocoa: &Cocoa) -> Value {
+    json!({
+        "flows": cocoa.fq.flows,
+        "quantum_bytes": cocoa.fq.quantum_bytes,
+        "flow_limit_packets": cocoa.fq.flow_limit_packets,
+        "guard_multiplier": cocoa.guard_multiplier,
+        "max_increase": cocoa.max_increase,
+        "max_guard_us": cocoa.max_guard_us,
+    })
+}
+
+fn curvy_red(curvy_red: &CurvyRed) -> Value {
+    json!({
+        "k_prime": curvy_red.k_prime,
+        "tshift_us": curvy_red.tshift_us,
+        "g_c": curvy_red.g_c,
+        "s_c": curvy_red.s_c,
+        "min_th_us": curvy_red.min_th_us,
+        "t_us": curvy_red.t_us,
+        "u": curvy_red.u,
     })
 }

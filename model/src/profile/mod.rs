@@ -4,7 +4,11 @@
 //! Defaults are those of RFC 9332 appendix A with the ramp of the design. Gains and times that follow from
 //! round-trip times do so here, once and in exact arithmetic: tc's fixed point loses a count at each dump.
 
+mod queues;
+
 pub mod overhead;
+
+pub use queues::{Cake, Cocoa, Codel, CurvyRed, Fq, FqCodel, HostFairness, Pie, Tins};
 
 /// Longest `limit_us`. Where it is the default (`compat = "linux"`, which limits packets alone) it stands for none:
 /// at 400 Gb/s its product with the rate still fits 64 bits.
@@ -54,8 +58,45 @@ pub enum Aqm {
     DualPi2(DualPi2),
     /// PI2 on a single queue: DualPI2's C queue alone.
     Pi2(DualPi2),
+    /// PIE (RFC 8033).
+    Pie(Pie),
+    /// CoDel (RFC 8289).
+    Codel(Codel),
+    /// FQ-CoDel (RFC 8290).
+    FqCodel(FqCodel),
+    /// A FIFO a flow, served by deficit round robin.
+    Fq(Fq),
+    /// CAKE.
+    Cake(Cake),
+    /// `fq` with a buffer sized for each flow.
+    Cocoa(Cocoa),
+    /// DualQ Coupled Curvy RED (RFC 9332 B).
+    CurvyRed(CurvyRed),
     /// Tail drop only.
     Fifo,
+}
+
+impl Aqm {
+    /// Its name in the configuration.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::DualPi2(_) => "dualpi2",
+            Self::Pi2(_) => "pi2",
+            Self::Pie(_) => "pie",
+            Self::Codel(_) => "codel",
+            Self::FqCodel(_) => "fq_codel",
+            Self::Fq(_) => "fq",
+            Self::Cake(_) => "cake",
+            Self::Cocoa(_) => "cocoa",
+            Self::CurvyRed(_) => "curvy_red",
+            Self::Fifo => "fifo",
+        }
+    }
+
+    /// Whether it marks rather than drops unless the profile says otherwise.
+    pub const fn ecn_by_default(&self) -> bool {
+        !matches!(self, Self::Fifo | Self::Fq(_) | Self::Cocoa(_))
+    }
 }
 
 /// Keys of `dualpi2` and `pi2`, in the names of tc-dualpi2.
