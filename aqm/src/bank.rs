@@ -64,6 +64,10 @@ impl PiBank {
     /// How many ticks a late call makes up for idle ids.
     pub const MAX_LATE_TICKS: u32 = 8;
 
+    /// Memory of an id, the bits of its bitmaps rounded up.
+    pub const BYTES_PER_ID: usize =
+        3 * size_of::<AtomicU32>() + size_of::<AtomicU16>() + size_of::<AtomicU64>() + 1;
+
     /// A bank of `capacity` ids for profiles that share `tupdate`.
     ///
     /// # Panics

@@ -161,9 +161,9 @@ impl DualPi2Params {
         (left.p_prime, self.pi.is_overload(left.p_prime) && self.overload == Overload::Drop)
     }
 
-    /// The likelihood of a native mark: none while at most one packet is left (Th_len).
-    fn native(&self, left: &Left) -> Prob {
-        if left.l.packets > 1 { self.ramp.likelihood(left.l.bytes.into(), left.pace) } else { Prob::ZERO }
+    /// The likelihood of a native mark at this backlog of L: none while it is at most one packet (Th_len).
+    pub fn native(&self, l: Backlog, pace: Pace) -> Prob {
+        if l.packets > 1 { self.ramp.likelihood(l.bytes.into(), pace) } else { Prob::ZERO }
     }
 }
 
@@ -223,7 +223,7 @@ impl DualPi2 {
             }
             return if treatment.may_mark() { mark(head.ecn, Cause::Coupled) } else { Verdict::Pass };
         }
-        let (coupled, native) = (p.times(params.coupling), params.native(left));
+        let (coupled, native) = (p.times(params.coupling), params.native(left.l, left.pace));
         let (p_l, cause) = if native > coupled { (native, Cause::Native) } else { (coupled, Cause::Coupled) };
         if treatment == Treatment::L4sMark {
             return if self.dice.recur(Purpose::LMark, p_l) { mark(head.ecn, cause) } else { Verdict::Pass };

@@ -264,6 +264,8 @@ impl<'a> Builder<'a> {
             capacity: self.capacity,
             buffers: self.buffers,
             seed: self.config.dataplane.seed,
+            // nobody can choose flows that share a queue
+            flow_seed: RandomState::new().build_hasher().finish(),
             profiles: Arc::clone(&self.profiles),
             banks: Arc::clone(banks),
             ports: Arc::clone(&self.ports),

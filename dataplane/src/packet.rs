@@ -11,7 +11,7 @@
 //! Invariant: a [`MbufPacket`] off the FIFO has all four set; on a FIFO the queue id is known to its owner, who
 //! gives it back when the packet is taken.
 
-use aqm::{Ecn, Rule, Stamp};
+use aqm::{Cause, Ecn, FlowKey, Rule, Stamp};
 use dpdk::{Mbuf, MbufFifo, Words};
 use engine::{Fifo, Meta, Packet, PortId, QueueId};
 
@@ -90,7 +90,19 @@ impl Packet for MbufPacket {
         u32::from(self.0.segments())
     }
 
-    fn mark_ce(&mut self) {
+    fn flow_key(&self, seed: u64) -> FlowKey {
+        // without IP the offset is 0
+        let at = usize::from(self.meta().ip_offset);
+        let packet = self.0.data().get(at..).filter(|_| at > 0);
+        packet.and_then(|packet| wire::flow_key(packet, seed)).map_or_else(FlowKey::default, |key| FlowKey {
+            flow: key.flow,
+            source: key.source,
+            destination: key.destination,
+            dscp: key.dscp,
+        })
+    }
+
+    fn mark_ce(&mut self, _cause: Cause) {
         let offset = usize::from(self.meta().ip_offset);
         if let Some(header) = self.0.data_mut().get_mut(offset..) {
             wire::set_ce(header);

@@ -409,6 +409,9 @@ pub struct RingDrops {
 }
 
 impl RingDrops {
+    /// Memory of an id.
+    pub const BYTES_PER_ID: usize = size_of::<[AtomicU32; 2]>();
+
     /// For queue ids below `capacity`.
     pub fn new(capacity: usize) -> Self {
         Self { packets: (0..capacity).map(|_| Default::default()).collect() }

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What decides about a queue id's packets: the disciplines behind one set of questions.
 //!
-//! Each names a packet's queue, the queue to serve next, and what happens to the packet taken. After a change
+//! Those of two queues at most decide here; a managed one has its state in the shard's slab (`shard::managed`) and
+//! is asked nothing here but what holds for all. Each names a packet's queue, the queue to serve next, and what happens to the packet taken. After a change
 //! of profile the queue that a discipline does not use may still hold packets: those go first, as Classic.
 
 use aqm::{Backlog, DualPi2, DualPi2Params, Ecn, Head, Left, PiParams, Queue, Rule, Verdict};
+
+use crate::recipe::Recipe;
+use crate::slab::Slot;
 
 /// A profile's AQM with its parameters.
 #[derive(Clone, Debug)]
@@ -15,6 +19,8 @@ pub(crate) enum Discipline {
     Pi2(DualPi2Params),
     /// Tail drop only.
     Fifo,
+    /// With state of its own: queues and AQM behind [`aqm::Qdisc`].
+    Managed(Recipe),
 }
 
 /// A queue id's state under its discipline; part of the hot record.
@@ -25,16 +31,26 @@ pub(crate) enum State {
     None,
     /// Of `dualpi2` and `pi2`.
     DualPi2(DualPi2),
+    /// Where a managed discipline and its queues are.
+    Managed(Slot),
+}
+
+impl State {
+    /// Whether a packet that comes is somebody else's business first.
+    #[inline]
+    pub(crate) const fn is_managed(&self) -> bool {
+        matches!(self, Self::Managed(_))
+    }
 }
 
 const _: () = assert!(size_of::<State>() <= 32, "it shares two cache lines with the rest of the record");
 
 impl Discipline {
-    /// State of a new queue id.
+    /// State of a new queue id; that of a managed discipline is the shard's to add.
     pub(crate) fn state(&self, seed: u64) -> State {
         match self {
             Self::DualPi2(params) | Self::Pi2(params) => State::DualPi2(DualPi2::new(params, seed)),
-            Self::Fifo => State::None,
+            Self::Fifo | Self::Managed(_) => State::None,
         }
     }
 
@@ -50,7 +66,7 @@ impl Discipline {
     pub(crate) fn pi(&self) -> Option<PiParams> {
         match self {
             Self::DualPi2(params) | Self::Pi2(params) => Some(params.pi()),
-            Self::Fifo => None,
+            Self::Fifo | Self::Managed(_) => None,
         }
     }
 
@@ -59,7 +75,7 @@ impl Discipline {
     pub(crate) fn classify(&self, ecn: Ecn, rule: Rule) -> Queue {
         match self {
             Self::DualPi2(params) => params.classify(ecn, rule),
-            Self::Pi2(_) | Self::Fifo => Queue::Classic,
+            Self::Pi2(_) | Self::Fifo | Self::Managed(_) => Queue::Classic,
         }
     }
 
@@ -79,7 +95,7 @@ impl Discipline {
     pub(crate) fn needs_p(&self, bytes: u32, l: Backlog, c: Backlog) -> bool {
         match self {
             Self::DualPi2(params) | Self::Pi2(params) => params.pi_applies(bytes, l, c),
-            Self::Fifo => false,
+            Self::Fifo | Self::Managed(_) => false,
         }
     }
 

@@ -11,6 +11,7 @@ mod budget;
 mod change;
 mod counters;
 mod discipline;
+mod footprint;
 mod histogram;
 mod memory;
 mod overhead;
@@ -18,10 +19,12 @@ mod overload;
 mod packet;
 mod port;
 mod profiles;
+mod recipe;
 mod registry;
 mod rules;
 mod shaper;
 mod shard;
+mod slab;
 mod snapshot;
 mod table;
 mod wheel;
@@ -31,6 +34,7 @@ pub use change::{Change, Direction, QueueKind, QueueSpec};
 pub use counters::{
     AllTotals, Counter, DropReason, QueueCounters, QueueTotals, RingDrops, RxCounters, ShardCounters,
 };
+pub use footprint::IdMemory;
 pub use histogram::{BINS, Histogram, SharedHistogram, Totals, upper_edges_us};
 pub use overhead::{PORT_FRAME_OVERHEAD, line_bytes};
 pub use overload::{OverloadEvent, OverloadMonitor};

@@ -3,7 +3,7 @@
 //!
 //! Invariant: dropping the handle frees the packet, so a packet is in exactly one place: a burst, a FIFO or gone.
 
-use aqm::{Ecn, Rule, Stamp};
+use aqm::{Cause, Ecn, FlowKey, Rule, Stamp};
 
 /// A dense index: one a subscriber and direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -25,7 +25,7 @@ pub struct Meta {
     pub l3_bytes: u16,
     /// Where the IP header that carries `ecn` begins; 0 where there is none that may be changed.
     pub ip_offset: u8,
-    /// The ECN field as it arrived.
+    /// The ECN field as it arrived, or CE once a discipline has marked it on arrival.
     pub ecn: Ecn,
     /// What the rules on its DSCP say.
     pub rule: Rule,
@@ -50,8 +50,13 @@ pub trait Packet: Sized {
     /// Packet buffers it holds (segments).
     fn buffers(&self) -> u32;
 
-    /// Sets CE in the IP header at `meta().ip_offset`, with the IPv4 checksum (RFC 1624).
-    fn mark_ce(&mut self);
+    /// What tells its flow and hosts apart, hashed with `seed`, from the packet's own memory; the default where there
+    /// is no IP. Only disciplines with flows ask.
+    fn flow_key(&self, seed: u64) -> FlowKey;
+
+    /// Sets CE in the IP header at `meta().ip_offset`, with the IPv4 checksum (RFC 1624). `cause` is for those who
+    /// count.
+    fn mark_ce(&mut self, cause: Cause);
 }
 
 /// First in, first out.

@@ -9,6 +9,7 @@ use aqm::{Backlog, BitsPerSec, DualPi2Config, DualPi2Params, Nanos, Pace, ParamE
 use model::profile::{Aqm, Compat, DualPi2, Native, Overhead, Overload};
 
 use crate::discipline::Discipline;
+use crate::recipe::Recipe;
 
 /// A queue limit is never below this many full packets, or slow subscribers could not hold two.
 const LIMIT_PACKETS: u64 = 8;
@@ -21,6 +22,14 @@ pub enum ProfileError {
     /// More than an index can name.
     #[error("{0} profiles are more than 65,535")]
     TooMany(usize),
+    /// An AQM that is not built yet.
+    #[error("profile {name:?}: {aqm} is not available in this version")]
+    Missing {
+        /// The profile.
+        name: String,
+        /// The AQM.
+        aqm: &'static str,
+    },
     /// An AQM refuses its parameters.
     #[error("profile {name:?}: {source}")]
     Aqm {
@@ -107,6 +116,8 @@ impl Profiles {
             let index = u16::try_from(all.list.len()).map_err(|_| ProfileError::TooMany(profiles.len()))?;
             let refused = |source| ProfileError::Aqm { name: name.clone(), source };
             let discipline = discipline(profile).map_err(refused)?;
+            let discipline = discipline
+                .ok_or_else(|| ProfileError::Missing { name: name.clone(), aqm: profile.aqm.name() })?;
             let place = discipline.pi().map(|pi| all.place(pi));
             all.by_name.insert(name.clone(), index);
             all.list.push(ProfileParams {
@@ -171,17 +182,21 @@ impl Profiles {
 const fn is_linux(aqm: &Aqm) -> bool {
     match aqm {
         Aqm::DualPi2(keys) | Aqm::Pi2(keys) => matches!(keys.compat, Compat::Linux),
-        Aqm::Fifo => false,
+        _ => false,
     }
 }
 
 /// The AQM of a profile.
-fn discipline(profile: &model::Profile) -> Result<Discipline, ParamError> {
-    Ok(match &profile.aqm {
+fn discipline(profile: &model::Profile) -> Result<Option<Discipline>, ParamError> {
+    if let Some(recipe) = Recipe::new(profile)? {
+        return Ok(Some(Discipline::Managed(recipe)));
+    }
+    Ok(Some(match &profile.aqm {
         Aqm::DualPi2(keys) => Discipline::DualPi2(DualPi2Params::new(&config(profile, keys))?),
         Aqm::Pi2(keys) => Discipline::Pi2(DualPi2Params::new(&config(profile, keys))?),
         Aqm::Fifo => Discipline::Fifo,
-    })
+        _ => return Ok(None),
+    }))
 }
 
 /// Keys of a profile in the AQM's own terms.

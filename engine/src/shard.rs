@@ -6,11 +6,12 @@
 //! wheel and keeps its wait.
 //!
 //! Invariants: a packet that comes is sent, dropped and counted, or queued; an id with packets is on a wheel;
-//! nothing here allocates after [`Shard::new`] or panics on any sequence of calls: what makes no sense (a packet
+//! nothing here allocates after [`Shard::new`], but for the state of managed disciplines on changes, or panics on any sequence of calls: what makes no sense (a packet
 //! or change for an id that is not there) is counted.
 
 mod changes;
 mod lane;
+mod managed;
 mod record;
 mod tally;
 mod visit;
@@ -28,9 +29,11 @@ use crate::overhead::{PORT_FRAME_OVERHEAD, line_bytes};
 use crate::packet::{Meta, Packet, PortId, QueueId};
 use crate::port::PortShared;
 use crate::profiles::Profiles;
+use crate::slab::Slab;
 use crate::snapshot::{QueuePart, QueueSnapshot};
 use crate::wheel::slot_from;
 use lane::Lane;
+use managed::Managed;
 use record::Record;
 use tally::{Tally, Whose};
 
@@ -47,6 +50,8 @@ pub struct ShardOptions {
     pub buffers: u32,
     /// Seed of every phase and roll.
     pub seed: u64,
+    /// Seed of flow hashes: a secret where senders must not choose with whom they share a queue.
+    pub flow_seed: u64,
     /// All profiles.
     pub profiles: Arc<Profiles>,
     /// This shard's PI banks.
@@ -94,6 +99,7 @@ pub struct Shard<P: Packet> {
     lanes: Box<[Lane]>,
     budget: Budget,
     tally: Tally,
+    managed: Slab<Managed<P::Fifo>>,
     reserved: Vec<Reserved>,
     queued: u64,
     /// Ids of subscribers with packets, by direction.
@@ -116,7 +122,7 @@ struct Admitted {
 }
 
 impl<P: Packet> Shard<P> {
-    /// A shard without queue ids. All memory it will ever use is taken here.
+    /// A shard without queue ids. All memory it will ever use is taken here, but for managed disciplines.
     pub fn new(options: ShardOptions) -> Self {
         let ids = local_capacity(options.index, options.shards, options.capacity);
         let entries = ids + spare_entries(ids);
@@ -125,6 +131,7 @@ impl<P: Packet> Shard<P> {
             lanes: options.ports.iter().map(|_| Lane::new(entries)).collect(),
             budget: Budget::new(options.buffers),
             tally: Tally::new(Arc::clone(&options.counters), ids),
+            managed: Slab::new(),
             reserved: Vec::with_capacity(RESERVED_PER_PORT * options.ports.len()),
             queued: 0,
             waiting: [0; 2],
@@ -177,6 +184,9 @@ impl<P: Packet> Shard<P> {
         self.now = self.now.max(now);
         let meta = packet.meta();
         match self.judge(now, &packet, meta) {
+            Ok(admitted) if self.records[admitted.local].aqm.is_managed() => {
+                self.accept_managed(packet, admitted);
+            }
             Ok(admitted) => {
                 self.tally.arrived(admitted.whose, meta.ecn);
                 self.accept(now, packet, admitted);
@@ -211,8 +221,9 @@ impl<P: Packet> Shard<P> {
         }
         let bytes = line_bytes(params.overhead, meta.l3_bytes);
         // RFC 9332 figure 3: before classification matters, on both queues, the packet's own size not counted
-        if record.bytes() + u64::from(params.mtu) > u64::from(record.limit_bytes)
-            || record.packets() >= params.limit_packets
+        if (record.bytes() + u64::from(params.mtu) > u64::from(record.limit_bytes)
+            || record.packets() >= params.limit_packets)
+            && !record.aqm.is_managed()
         {
             return Err((whose, DropReason::Tail));
         }
@@ -411,6 +422,16 @@ impl<P: Packet> Shard<P> {
         let shards = self.options.shards.max(1);
         (id.0 % shards == self.options.index).then_some((id.0 / shards) as usize)
     }
+}
+
+/// Bytes of a hot record.
+pub(crate) const fn record_bytes<P: Packet>() -> usize {
+    size_of::<Record<P::Fifo>>()
+}
+
+/// Bytes of a managed discipline's FIFOs.
+pub(crate) const fn managed_bytes<P: Packet>(queues: u32) -> usize {
+    managed::bytes::<P::Fifo>(queues)
 }
 
 /// A place as the PI bank counts it.

@@ -6,7 +6,7 @@
 mod common;
 
 use aqm::Nanos;
-use common::{Offer, RAW_FIFO, Rig, Setup};
+use common::{Offer, RAW_FIFO, RAW_FQ, Rig, Setup};
 
 /// A slot of the wheel.
 const SLOT_NS: f64 = 2_048.0;
@@ -34,9 +34,9 @@ struct Run {
 }
 
 /// A backlogged subscriber at `bps` sends `sizes` in turn for max(1 s, 2,000 packets), or [`MOST`] packets.
-fn run(bps: u64, sizes: &[u16], poll: Option<Nanos>) -> Run {
+fn run(bps: u64, profile: u16, sizes: &[u16], poll: Option<Nanos>) -> Run {
     let mut rig = Rig::new(&Setup::default());
-    rig.create(0, bps, RAW_FIFO);
+    rig.create(0, bps, profile);
     rig.now += Nanos::from_secs(1);
     // enough for the burst and a slot at this rate, within the queue limit
     let depth = (bps / 8 / 64 * 270 / 1_000_000).clamp(3, 300_000);
@@ -47,7 +47,8 @@ fn run(bps: u64, sizes: &[u16], poll: Option<Nanos>) -> Run {
     let mut next = 0;
     while (departures.len() as u64) < packets {
         while rig.queued() < depth {
-            rig.offer(Offer::new(0, sizes[next % sizes.len()]));
+            let flow = u32::try_from(next % 5).expect("small");
+            rig.offer(Offer { flow, ..Offer::new(0, sizes[next % sizes.len()]) });
             next += 1;
         }
         rig.now = match poll {
@@ -65,7 +66,11 @@ fn run(bps: u64, sizes: &[u16], poll: Option<Nanos>) -> Run {
 
 /// After the initial burst each departure lies within one slot and one packet time of bytes / rate.
 fn check(bps: u64, name: &str, sizes: &[u16]) {
-    let Run { departures } = run(bps, sizes, None);
+    check_profile(bps, RAW_FIFO, name, sizes);
+}
+
+fn check_profile(bps: u64, profile: u16, name: &str, sizes: &[u16]) {
+    let Run { departures } = run(bps, profile, sizes, None);
     let start = departures[0].0;
     let burst = departures.iter().take_while(|(at, _)| *at == start).count();
     let burst_bytes = departures[burst].1;
@@ -122,9 +127,16 @@ fn a_mix_leaves_on_time_at_every_rate() {
 }
 
 #[test]
+fn a_managed_discipline_leaves_on_time_at_every_rate() {
+    for bps in RATES {
+        check_profile(bps, RAW_FQ, "1500 in flows", &[1_500]);
+    }
+}
+
+#[test]
 fn polling_at_intervals_costs_no_rate() {
     for bps in [1_000_000_u64, 100_000_000, 1_000_000_000, 10_000_000_000] {
-        let Run { departures } = run(bps, &[1_500], Some(Nanos::from_micros(13)));
+        let Run { departures } = run(bps, RAW_FIFO, &[1_500], Some(Nanos::from_micros(13)));
         let (start, _) = departures[0];
         let burst = departures.iter().take_while(|(at, _)| *at == start).count();
         let (first, before) = departures[burst];
@@ -138,7 +150,7 @@ fn polling_at_intervals_costs_no_rate() {
 
 #[test]
 fn the_slowest_subscriber_waits_192_ms_between_packets() {
-    let Run { departures } = run(64_000, &[1_538], None);
+    let Run { departures } = run(64_000, RAW_FIFO, &[1_538], None);
     for pair in departures[2..].windows(2) {
         let gap = pair[1].0.since(pair[0].0).0;
         assert!((192_250_000 - 2_048..=192_250_000 + 2_048).contains(&gap), "{gap} ns");

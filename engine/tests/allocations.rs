@@ -4,7 +4,7 @@
 mod common;
 
 use aqm::{Ecn, Nanos, Stamp};
-use common::{DUALPI2, FIFO, LINUX, Offer, PI2, Rig, Setup};
+use common::{DUALPI2, FIFO, LINUX, MANAGED, Offer, PI2, Rig, Setup};
 use engine::PortId;
 
 /// A millisecond of overload for every id, with PI passes, changes of rate and a link that goes and comes.
@@ -12,7 +12,7 @@ fn busy_millisecond(rig: &mut Rig, step: u32) {
     for turn in 0..200_u32 {
         let id = turn % 32;
         let ecn = Ecn::from_bits((turn % 4).to_le_bytes()[0]);
-        rig.offer(Offer { ecn, ..Offer::new(id, 1500) });
+        rig.offer(Offer { ecn, flow: turn % 5, ..Offer::new(id, 1500) });
     }
     rig.now += Nanos::from_micros(500);
     while rig.dequeue(0, 0, 32, |_, _| {}) == 32 {}
@@ -29,12 +29,9 @@ fn busy_millisecond(rig: &mut Rig, step: u32) {
 }
 
 fn profile(id: u32) -> u16 {
-    match id % 4 {
-        0 => DUALPI2,
-        1 => FIFO,
-        2 => LINUX,
-        _ => PI2,
-    }
+    let plain = [DUALPI2, FIFO, LINUX, PI2];
+    let all = plain.iter().chain(&MANAGED);
+    all.clone().nth(id as usize % all.count()).copied().unwrap_or(DUALPI2)
 }
 
 #[test]

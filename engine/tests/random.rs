@@ -17,7 +17,7 @@ const PORTS: u8 = 3;
 /// What may happen.
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    Offer { id: u32, bytes: u16, ecn: u8, rule: u8, egress: u8, buffers: u32, times: u8 },
+    Offer { id: u32, bytes: u16, ecn: u8, rule: u8, egress: u8, buffers: u32, times: u8, flow: u32 },
     Dequeue { shard: usize, port: u8, room: usize },
     Wait { ns: u64 },
     Tick,
@@ -36,8 +36,8 @@ fn rate() -> impl Strategy<Value = u64> {
 fn step() -> impl Strategy<Value = Step> {
     let kind = prop_oneof![6 => Just(0_u8), 1 => Just(1), 1 => Just(2)];
     prop_oneof![
-        12 => (0..IDS + 1, 20_u16..9_000, 0..4_u8, 0..5_u8, prop_oneof![4 => Just(0_u8), 1 => 0..PORTS + 1], 1..4_u32, 1..20_u8)
-            .prop_map(|(id, bytes, ecn, rule, egress, buffers, times)| Step::Offer { id, bytes, ecn, rule, egress, buffers, times }),
+        12 => (0..IDS + 1, 20_u16..9_000, 0..4_u8, 0..5_u8, prop_oneof![4 => Just(0_u8), 1 => 0..PORTS + 1], 1..4_u32, 1..20_u8, 0..40_u32)
+            .prop_map(|(id, bytes, ecn, rule, egress, buffers, times, flow)| Step::Offer { id, bytes, ecn, rule, egress, buffers, times, flow }),
         8 => (0..2_usize, prop_oneof![3 => Just(0_u8), 1 => 0..PORTS + 1], prop_oneof![Just(0_usize), Just(1), Just(32), Just(500)])
             .prop_map(|(shard, port, room)| Step::Dequeue { shard, port, room }),
         8 => prop_oneof![0..5_000_u64, 0..2_000_000_u64, 0..300_000_000_u64].prop_map(|ns| Step::Wait { ns }),
@@ -88,10 +88,11 @@ impl World {
 
     fn step(&mut self, step: Step) {
         match step {
-            Step::Offer { id, bytes, ecn, rule, egress, buffers, times } => {
+            Step::Offer { id, bytes, ecn, rule, egress, buffers, times, flow } => {
                 let (ecn, rule) = (Ecn::from_bits(ecn), Rule::from_bits(rule));
-                for _ in 0..times {
-                    self.rig.offer(Offer { id, l3_bytes: bytes, ecn, rule, egress, buffers });
+                for n in 0..u32::from(times) {
+                    let flow = flow + n % 3;
+                    self.rig.offer(Offer { id, l3_bytes: bytes, ecn, rule, egress, buffers, flow });
                 }
             }
             Step::Dequeue { shard, port, room } => self.dequeue(shard, port, room),

@@ -189,3 +189,15 @@ fn extensions(frame: Frame<'_>, first: u8, at: usize, end: usize) -> Result<Uppe
         Ok(Upper { protocol: next, at: Some(at), whole })
     }
 }
+
+/// Whether the IP packet that a frame's head begins with is a fragment, any of its packet; what is not there in full is
+/// none.
+pub(crate) fn is_fragment(packet: Frame<'_>) -> bool {
+    match packet.head {
+        [first, _, _, _, _, _, high, low, ..] if first >> 4 == 4 => be16(*high, *low) & 0x3fff != 0,
+        [first, _, _, _, _, _, next, ..] if first >> 4 == 6 && is_extension(*next) => {
+            extensions(packet, *next, 40, usize::MAX).is_ok_and(|upper| !upper.whole)
+        }
+        _ => false,
+    }
+}

@@ -11,6 +11,7 @@ use super::tally::Whose;
 use super::{CONTROL_PART, CONTROL_RATE, Reserved, Shard, TARGET_SHIFT, UNKNOWN_RATE, index};
 use crate::change::{Change, QueueKind, QueueSpec};
 use crate::counters::DropReason;
+use crate::discipline::State;
 use crate::packet::{Packet, PortId, QueueId};
 use crate::port::PortShared;
 use crate::shaper::Shaper;
@@ -63,6 +64,7 @@ impl<P: Packet> Shard<P> {
         (record.direction, record.kind) = (spec.direction, spec.kind);
         (record.lane, record.slot, record.scheduled) = (lane, slot, scheduled);
         record.live = true;
+        self.manage(local, phase);
         self.tally.reset(local);
         let _ = self.options.ring_drops.take(id);
         self.assign(local);
@@ -94,15 +96,18 @@ impl<P: Packet> Shard<P> {
         self.set_rate(now, local, rate);
     }
 
-    /// Another profile: packets stay in the queues they are in, counted as the new profile counts them.
+    /// Another profile: packets stay in the queues they are in, counted as the new profile counts them. Those of C go
+    /// through the hands of a managed discipline in the order they came.
     fn change_profile(&mut self, id: QueueId, local: usize, profile: u16) {
+        let phase = phase(self.options.seed, id);
+        let moved = self.unmanage(local, profile);
         let record = &mut self.records[local];
         let profiles = &self.options.profiles;
         let (Some(old), Some(new)) = (profiles.get(record.profile), profiles.get(profile)) else {
             return;
         };
         record.profile = profile;
-        record.aqm = new.discipline.adopt(record.aqm, phase(self.options.seed, id));
+        record.aqm = new.discipline.adopt(record.aqm, phase);
         if old.overhead != new.overhead {
             record.recount::<P>(new);
         }
@@ -112,6 +117,8 @@ impl<P: Packet> Shard<P> {
             }
             record.watched = false;
         }
+        self.manage(local, phase);
+        self.put_back(local, moved);
     }
 
     /// Another rate: what is left of a wait is rescaled, and nothing above the new limit is dropped.
@@ -166,6 +173,7 @@ impl<P: Packet> Shard<P> {
 
     /// The id is no longer in use; what waits is dropped as `removed`.
     fn remove(&mut self, local: usize) {
+        self.discard_managed(local, DropReason::Removed);
         for queue in Queue::BOTH {
             while self.discard(local, queue, DropReason::Removed) {}
         }
@@ -272,7 +280,9 @@ impl<P: Packet> Shard<P> {
 
     /// Drops all packets of an id whose link is down.
     fn drop_dead(&mut self, local: usize) {
-        for queue in Queue::BOTH {
+        self.drop_dead_managed(local);
+        let managed = self.records[local].aqm.is_managed();
+        for queue in Queue::BOTH.into_iter().filter(|&queue| queue == Queue::L4s || !managed) {
             for _ in 0..self.records[local].packets_in(queue) {
                 let egress = self.records[local].front::<P>(queue).map(|meta| usize::from(meta.egress.0));
                 let alive = egress.and_then(|egress| self.lanes.get(egress)).is_some_and(|lane| lane.up);
@@ -296,17 +306,28 @@ impl<P: Packet> Shard<P> {
         }
     }
 
+    /// The port by which the next packet leaves; `None`: nothing waits.
+    fn next_egress(&mut self, local: usize) -> Option<Option<usize>> {
+        let record = &self.records[local];
+        if let State::Managed(place) = record.aqm {
+            return self.next_managed(local, place).map(|next| self.egress_managed(local, place, next));
+        }
+        let params = self.options.profiles.get(record.profile)?;
+        let queue = params.discipline.select(&record.aqm, record.l(), record.c())?;
+        Some(record.front::<P>(queue).map(|meta| usize::from(meta.egress.0)))
+    }
+
     /// Puts an id that stands on no wheel on that of its next packet.
     fn resettle(&mut self, now: Nanos, local: usize) {
+        let next = self.next_egress(local);
         let record = &mut self.records[local];
         let Some(params) = self.options.profiles.get(record.profile) else {
             return;
         };
-        match params.discipline.select(&record.aqm, record.l(), record.c()) {
+        match next {
             None => params.discipline.drained(&mut record.aqm),
-            Some(queue) => {
-                let egress =
-                    record.front::<P>(queue).map_or(usize::from(record.lane), |meta| meta.egress.0.into());
+            Some(egress) => {
+                let egress = egress.unwrap_or(usize::from(record.lane));
                 self.change_lane(now, local, egress);
                 let due = slot_from(self.records[local].shaper.due());
                 self.schedule(local, due);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The hot record of a queue id: all that the packet path touches, in two cache lines; counters are elsewhere.
 //!
-//! Invariant: `waits` tells exactly what the FIFOs hold, in packets and in bytes as the id's profile counts them.
+//! Invariant: `waits` tells exactly what the FIFOs hold, in packets and in bytes as the id's profile counts them. What
+//! waits under a managed discipline counts as C, and its FIFOs are with its state.
 
 use aqm::{Backlog, Pace, Queue};
 
@@ -136,11 +137,26 @@ impl<F> Record<F> {
     where
         F: Fifo<P>,
     {
+        self.count_in(queue, packet.buffers(), bytes);
+        self.fifos[queue as usize].push(packet);
+    }
+
+    /// Counts a packet that begins to wait.
+    #[inline]
+    pub(crate) fn count_in(&mut self, queue: Queue, buffers: u32, bytes: u32) {
         let waits = &mut self.waits[queue as usize];
         waits.packets += 1;
         waits.bytes = waits.bytes.saturating_add(bytes);
-        self.buffers += packet.buffers();
-        self.fifos[queue as usize].push(packet);
+        self.buffers += buffers;
+    }
+
+    /// Counts a packet that no longer waits.
+    #[inline]
+    pub(crate) fn count_out(&mut self, queue: Queue, buffers: u32, bytes: u32) {
+        let waits = &mut self.waits[queue as usize];
+        waits.packets = waits.packets.saturating_sub(1);
+        waits.bytes = if waits.packets == 0 { 0 } else { waits.bytes.saturating_sub(bytes) };
+        self.buffers = self.buffers.saturating_sub(buffers);
     }
 
     /// Takes the oldest packet of a queue, with what it counts.
@@ -161,9 +177,7 @@ impl<F> Record<F> {
         };
         let meta = packet.meta();
         let bytes = line_bytes(params.overhead, meta.l3_bytes);
-        waits.packets = waits.packets.saturating_sub(1);
-        waits.bytes = if waits.packets == 0 { 0 } else { waits.bytes.saturating_sub(bytes) };
-        self.buffers = self.buffers.saturating_sub(packet.buffers());
+        self.count_out(queue, packet.buffers(), bytes);
         Some((packet, meta, bytes))
     }
 

@@ -11,13 +11,14 @@ use super::tally::Whose;
 use super::{Shard, delay_units, index};
 use crate::change::QueueKind;
 use crate::counters::DropReason;
+use crate::discipline::State;
 use crate::packet::{Packet, PortId};
 use crate::wheel::{slot_at, slot_from, slot_time};
 
 /// Packets that one visit may send.
-const VISIT_PACKETS: usize = 64;
+pub(super) const VISIT_PACKETS: usize = 64;
 /// Packets that one visit may drop.
-const VISIT_DROPS: usize = 32;
+pub(super) const VISIT_DROPS: usize = 32;
 /// How many visits before its own an id's record is asked for, and then its packet and counters: a miss of 100 ns is
 /// over when four visits of 30 ns are.
 const RECORD_AHEAD: usize = 8;
@@ -27,18 +28,18 @@ const SPARE_VISITS: usize = 64;
 
 /// A call's circumstances.
 #[derive(Clone, Copy, Debug)]
-struct Call {
-    now: Nanos,
-    stamp: Stamp,
-    lane: usize,
+pub(super) struct Call {
+    pub(super) now: Nanos,
+    pub(super) stamp: Stamp,
+    pub(super) lane: usize,
     /// `out` may become as long as this.
-    limit: usize,
-    virtual_now: Nanos,
+    pub(super) limit: usize,
+    pub(super) virtual_now: Nanos,
 }
 
 /// How a visit ended.
 #[derive(Clone, Copy, Debug)]
-enum End {
+pub(super) enum End {
     /// Nothing is left.
     Empty,
     /// The next packet is not due yet.
@@ -145,6 +146,9 @@ impl<P: Packet> Shard<P> {
 
     /// Sends what is due of an id.
     fn serve(&mut self, call: &Call, local: usize, slot: u64, out: &mut Vec<P>) -> End {
+        if let State::Managed(place) = self.records[local].aqm {
+            return self.serve_managed(call, local, place, slot, out);
+        }
         let at = slot_time(slot);
         let served = self.lanes[call.lane].served(self.records[local].plan());
         let mut p_prime = None;
@@ -188,7 +192,7 @@ impl<P: Packet> Shard<P> {
 
     /// Takes the head of a queue and lets the AQM decide: the packet to send, or none if it was dropped.
     #[inline]
-    fn depart(
+    pub(super) fn depart(
         &mut self,
         call: &Call,
         local: usize,
@@ -217,8 +221,8 @@ impl<P: Packet> Shard<P> {
         let whose = Whose { local: Some(local), direction: record.direction, queue };
         match params.discipline.decide(&mut record.aqm, &head, &left) {
             Verdict::Pass => {}
-            Verdict::Mark(_) => {
-                packet.mark_ce();
+            Verdict::Mark(cause) => {
+                packet.mark_ce(cause);
                 self.tally.marked(whose);
             }
             Verdict::Drop(cause) => {
@@ -286,6 +290,6 @@ impl<P: Packet> Shard<P> {
 }
 
 /// A time in units of 64 ns.
-fn units(time: Nanos) -> u32 {
+pub(super) fn units(time: Nanos) -> u32 {
     u32::try_from(time.0 >> Stamp::SHIFT).unwrap_or(u32::MAX)
 }

@@ -9,12 +9,14 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use aqm::{BitsPerSec, Ecn, Nanos, Queue, Rule, Stamp};
+use aqm::{BitsPerSec, Cause, Ecn, FlowKey, Nanos, Queue, Rule, Stamp};
 use engine::{
     AllTotals, Change, Direction, DropReason, Fifo, Meta, Packet, PiBanks, PortId, PortShared, Profiles,
     QueueId, QueueKind, QueueSpec, RingDrops, Shard, ShardCounters, ShardOptions,
 };
-use model::profile::{Aqm, Cells, Compat, DualPi2, Native, Overhead, Overload, Profile};
+use model::profile::{
+    Aqm, Cells, Cocoa, Codel, Compat, DualPi2, Fq, FqCodel, Native, Overhead, Overload, Pie, Profile,
+};
 
 /// How many packets are alive, and how many buffers they hold.
 #[derive(Debug, Default)]
@@ -29,6 +31,7 @@ pub(crate) struct TestPacket {
     meta: Meta,
     pub(crate) serial: u64,
     pub(crate) ce: bool,
+    pub(crate) flow: u32,
     frame_bytes: u32,
     buffers: u32,
     alive: Rc<Alive>,
@@ -70,8 +73,18 @@ impl Packet for TestPacket {
     fn buffers(&self) -> u32 {
         self.buffers
     }
-    fn mark_ce(&mut self) {
-        assert!(self.meta.ecn.is_ect(), "Not-ECT is never marked");
+    fn flow_key(&self, _seed: u64) -> FlowKey {
+        let hash = |n: u32| n.wrapping_mul(0x9E37_79B9);
+        FlowKey {
+            flow: hash(self.flow),
+            source: hash(self.flow / 4),
+            destination: hash(self.flow % 3),
+            dscp: 0,
+        }
+    }
+    fn mark_ce(&mut self, _cause: Cause) {
+        assert!(matches!(self.meta.ecn, Ecn::Ect0 | Ecn::Ect1), "only ECT is marked, and once");
+        assert!(!self.ce, "and once");
         self.ce = true;
     }
 }
@@ -85,12 +98,13 @@ pub(crate) struct Offer {
     pub(crate) rule: Rule,
     pub(crate) egress: u8,
     pub(crate) buffers: u32,
+    pub(crate) flow: u32,
 }
 
 impl Offer {
     /// A Not-ECT packet for port 0.
     pub(crate) fn new(id: u32, l3_bytes: u16) -> Self {
-        Self { id, l3_bytes, ecn: Ecn::NotEct, rule: Rule::None, egress: 0, buffers: 1 }
+        Self { id, l3_bytes, ecn: Ecn::NotEct, rule: Rule::None, egress: 0, buffers: 1, flow: 0 }
     }
 }
 
@@ -118,8 +132,18 @@ pub(crate) const OFF: u16 = 3;
 pub(crate) const PI2: u16 = 4;
 pub(crate) const RAW_FIFO: u16 = 5;
 pub(crate) const SHORT: u16 = 6;
+pub(crate) const CODEL: u16 = 7;
+pub(crate) const CODEL_SHORT: u16 = 8;
+pub(crate) const PIE: u16 = 9;
+pub(crate) const FQ: u16 = 10;
+pub(crate) const FQ_CODEL: u16 = 11;
+pub(crate) const COCOA: u16 = 12;
+pub(crate) const CODEL_NO_L4S: u16 = 13;
+pub(crate) const RAW_FQ: u16 = 14;
+/// Those of managed disciplines.
+pub(crate) const MANAGED: [u16; 6] = [CODEL, CODEL_SHORT, PIE, FQ, FQ_CODEL, COCOA];
 /// How many there are.
-pub(crate) const PROFILES: u16 = 7;
+pub(crate) const PROFILES: u16 = 15;
 
 pub(crate) const ETHERNET: Overhead = Overhead { bytes: 38, mpu: 84, cells: Cells::None };
 pub(crate) const RAW: Overhead = Overhead { bytes: 0, mpu: 0, cells: Cells::None };
@@ -165,6 +189,17 @@ pub(crate) fn profiles() -> Profiles {
             "g-short",
             Profile { limit_packets: Some(3), limit_us: 1_000, ..profile(Aqm::DualPi2(dualpi2()), RAW) },
         ),
+        ("h-codel", profile(Aqm::Codel(Codel::default()), ETHERNET)),
+        (
+            "i-codel-short",
+            Profile { ecn: false, limit_packets: Some(3), ..profile(Aqm::Codel(Codel::default()), RAW) },
+        ),
+        ("j-pie", profile(Aqm::Pie(Pie::default()), ETHERNET)),
+        ("k-fq", profile(Aqm::Fq(Fq::default()), ETHERNET)),
+        ("l-fq-codel", profile(Aqm::FqCodel(FqCodel { flows: 16, ..FqCodel::default() }), ETHERNET)),
+        ("n-cocoa", profile(Aqm::Cocoa(Cocoa::default()), ETHERNET)),
+        ("q-no-l4s", Profile { l4s: false, ..profile(Aqm::Codel(Codel::default()), ETHERNET) }),
+        ("r-raw-fq", profile(Aqm::Fq(Fq { flow_limit_packets: 1_000_000, ..Fq::default() }), RAW)),
     ];
     let map: BTreeMap<_, _> = list.into_iter().map(|(name, profile)| (name.to_string(), profile)).collect();
     Profiles::new(&map).expect("the profiles are right")
@@ -202,6 +237,7 @@ impl Rig {
                 capacity: setup.capacity,
                 buffers: setup.buffers,
                 seed: setup.seed,
+                flow_seed: setup.seed,
                 profiles: Arc::clone(&profiles),
                 banks: Arc::clone(&banks[index as usize]),
                 ports: Arc::clone(&ports),
@@ -268,6 +304,7 @@ impl Rig {
             },
             serial: self.serial,
             ce: false,
+            flow: offer.flow,
             frame_bytes: u32::from(offer.l3_bytes) + 14,
             buffers: offer.buffers,
             alive: Rc::clone(&self.alive),

@@ -97,6 +97,7 @@ impl<T: Copy> Line<T> {
             capacity: 1,
             buffers: BUFFERS,
             seed,
+            flow_seed: seed,
             profiles,
             banks: Arc::clone(&banks),
             ports: Arc::new([PortShared::new(None)]),

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use aqm::{Cause, Nanos};
+use aqm::{Cause, FlowKey, Nanos};
 use engine::{Fifo, Meta, Packet};
 
 /// A packet on a link, with what its receiver needs of it.
@@ -51,11 +51,29 @@ impl<T: Copy> Packet for Parcel<T> {
         1
     }
 
+    /// Each flow comes from a host of its own to the one subscriber.
     #[inline]
-    fn mark_ce(&mut self) {
+    fn flow_key(&self, seed: u64) -> FlowKey {
+        let hash = hash(seed ^ u64::from(self.flow));
+        FlowKey { flow: hash[0], source: hash[1], destination: 0, dscp: 0 }
+    }
+
+    #[inline]
+    fn mark_ce(&mut self, cause: Cause) {
         debug_assert!(self.meta.ecn.is_ect(), "Not-ECT is never marked");
         self.marked = true;
+        self.cause = Some(cause);
     }
+}
+
+/// Two hashes (SplitMix64).
+#[expect(clippy::cast_possible_truncation, reason = "takes the halves")]
+const fn hash(seed: u64) -> [u32; 2] {
+    let mut word = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    word ^= word >> 31;
+    [word as u32, (word >> 32) as u32]
 }
 
 /// First in, first out.

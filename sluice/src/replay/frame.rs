@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 
+use aqm::{Cause, FlowKey};
 use engine::{Fifo, Meta, Packet};
 
 /// A frame and its metadata.
@@ -34,7 +35,19 @@ impl Packet for Frame {
         1
     }
 
-    fn mark_ce(&mut self) {
+    fn flow_key(&self, seed: u64) -> FlowKey {
+        // without IP the offset is 0
+        let at = usize::from(self.meta.ip_offset);
+        let packet = self.data.get(at..).filter(|_| at > 0);
+        packet.and_then(|packet| wire::flow_key(packet, seed)).map_or_else(FlowKey::default, |key| FlowKey {
+            flow: key.flow,
+            source: key.source,
+            destination: key.destination,
+            dscp: key.dscp,
+        })
+    }
+
+    fn mark_ce(&mut self, _cause: Cause) {
         if let Some(header) = self.data.get_mut(usize::from(self.meta.ip_offset)..) {
             wire::set_ce(header);
         }

@@ -125,6 +125,7 @@ impl Machine {
             capacity,
             buffers: config.dataplane.buffers.unwrap_or(BUFFERS),
             seed: config.dataplane.seed,
+            flow_seed: config.dataplane.seed,
             profiles,
             banks: Arc::clone(&banks),
             ports: lines,

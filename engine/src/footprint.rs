@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What one queue id costs in memory, by profile; a subscriber has two, down and up.
+
+use aqm::PiBank;
+
+use crate::counters::{QueueCounters, RingDrops};
+use crate::discipline::Discipline;
+use crate::packet::Packet;
+use crate::profiles::Profiles;
+use crate::shard::{managed_bytes, record_bytes};
+
+/// Bytes of one queue id.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IdMemory {
+    /// Of the hot record.
+    pub record: usize,
+    /// Of counters and histograms.
+    pub counters: usize,
+    /// In the PI banks: each holds every id.
+    pub banks: usize,
+    /// Of the discipline's own state and queues.
+    pub discipline: usize,
+}
+
+impl IdMemory {
+    /// All of it.
+    pub const fn total(&self) -> usize {
+        self.record + self.counters + self.banks + self.discipline
+    }
+}
+
+impl Profiles {
+    /// What a queue id of a profile takes with packets of this kind; `None` for an index that names none.
+    pub fn memory<P: Packet>(&self, index: u16) -> Option<IdMemory> {
+        let params = self.get(index)?;
+        let managed = match &params.discipline {
+            Discipline::Managed(recipe) => {
+                recipe.build(0).map_or(0, |state| state.memory() + managed_bytes::<P>(state.queues()))
+            }
+            Discipline::DualPi2(_) | Discipline::Pi2(_) | Discipline::Fifo => 0,
+        };
+        Some(IdMemory {
+            record: record_bytes::<P>(),
+            counters: 2 * size_of::<QueueCounters>() + RingDrops::BYTES_PER_ID,
+            banks: self.banks().len() * PiBank::BYTES_PER_ID,
+            discipline: managed,
+        })
+    }
+}
