@@ -99,7 +99,7 @@ mod tests {
     fn a_subscriber_file_is_recognised_and_its_notes_are_shown() {
         let csv = b"1,n,d,dn,AP,,100.64.0.1,,1,1,50,10,\n";
         let summary = verdict("s.csv", csv).unwrap();
-        assert!(summary.starts_with("s.csv: note: 1 rows name 1 parent nodes"), "{summary}");
+        assert!(summary.starts_with("s.csv: note: 1 row names 1 parent node;"), "{summary}");
         assert!(
             summary.ends_with("s.csv: a good subscriber file (ShapedDevices.csv): 1 subscriber\n"),
             "{summary}"

@@ -101,6 +101,7 @@ fn lcores(mut keys: Keys<'_>) -> Lcores {
         keys.forbid(&["control", "rx", "tx"], "has no meaning beside compact, which does all on one lcore");
         Lcores::Compact(lcore(&mut keys, "compact").unwrap_or(only(1)))
     } else {
+        keys.get("compact");
         Lcores::Split {
             control: lcore(&mut keys, "control").unwrap_or(only(0)),
             rx: lcore_list(&mut keys, "rx").unwrap_or_else(|| vec![only(1)]),
@@ -215,11 +216,29 @@ fn check_unique(draft: &Draft<'_>, earlier: &[Draft<'_>]) {
     if !draft.name.is_empty() && earlier.iter().any(|other| other.name == draft.name) {
         draft.keys.fail("name", format!("another port is called \"{}\" already", draft.name));
     }
-    // What precedes the arguments names a device: EAL takes each once.
-    let device = |draft: &Draft<'_>| draft.device.split(',').next().unwrap_or_default().to_owned();
-    if !draft.device.is_empty() && earlier.iter().any(|other| device(other) == device(draft)) {
-        draft.keys.fail("device", format!("another port is \"{}\" already", device(draft)));
+    if draft.device.is_empty() {
+        return;
     }
+    let (device, interface) = (device_name(&draft.device), interface(&draft.device));
+    if let Some(other) = earlier.iter().find(|other| device_name(&other.device) == device) {
+        draft.keys.fail("device", format!("\"{device}\" is the device of port \"{}\" already", other.name));
+    } else if let Some(interface) = interface
+        && let Some(other) = earlier.iter().find(|other| self::interface(&other.device) == Some(interface))
+    {
+        let message = format!("the interface \"{interface}\" is that of port \"{}\" already", other.name);
+        draft.keys.fail("device", message);
+    }
+}
+
+/// What precedes the arguments names a device: EAL takes each once. A PCI address may leave out domain 0.
+fn device_name(device: &str) -> &str {
+    let name = device.split(',').next().unwrap_or_default();
+    name.strip_prefix("0000:").unwrap_or(name)
+}
+
+/// The kernel's interface that a vdev opens. Two ports on one would each get a copy of every frame.
+fn interface(device: &str) -> Option<&str> {
+    device.split(',').skip(1).find_map(|argument| argument.strip_prefix("iface="))
 }
 
 fn find_peer(draft: &Draft<'_>, drafts: &[Draft<'_>]) -> usize {

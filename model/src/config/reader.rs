@@ -242,21 +242,45 @@ impl<'t> Keys<'t> {
         Keys::new(Some(table), value.span(), path, self.report)
     }
 
+    /// What to say of a key that nothing asked for: the one that was meant, or else all there are.
+    fn unknown(&self, name: &str) -> String {
+        let tc = TC_SPELLINGS.iter().find(|(spelling, key)| *spelling == name && self.asked.contains(key));
+        let meant = tc.map(|(_, key)| *key).or_else(|| suggestion(name, self.asked.iter().copied()));
+        if let Some(known) = meant {
+            return format!("unknown key; did you mean \"{known}\"?");
+        }
+        let mut known = self.asked.clone();
+        known.sort_unstable();
+        known.dedup();
+        format!("unknown key; the keys here are {}", known.join(", "))
+    }
+
     /// Reports every key that was never asked for.
     pub(super) fn finish(self) {
         for (name, _) in self.table.into_iter().flatten() {
             if self.asked.contains(&name.get_ref().as_ref()) {
                 continue;
             }
-            let hint = suggestion(name.get_ref(), self.asked.iter().copied());
-            let message = match hint {
-                Some(known) => format!("unknown key; did you mean \"{known}\"?"),
-                None => "unknown key".to_owned(),
-            };
+            let message = self.unknown(name.get_ref());
             self.report.add(&name.span(), format!("{}{}", self.path, name.get_ref()), message);
         }
     }
 }
+
+/// Keys of tc-dualpi2, and of its netlink attributes, that have a unit or another name here.
+const TC_SPELLINGS: [(&str, &str); 11] = [
+    ("target", "target_us"),
+    ("tupdate", "tupdate_us"),
+    ("alpha", "alpha_hz"),
+    ("beta", "beta_hz"),
+    ("limit", "limit_packets"),
+    ("step_thresh", "step_us"),
+    ("step_thresh_us", "step_us"),
+    ("coupling_factor", "coupling"),
+    ("classic_protection", "classic_protection_percent"),
+    ("typical_rtt", "typical_rtt_us"),
+    ("max_rtt", "max_rtt_us"),
+];
 
 /// A value as a message shows it, cut where it is long.
 pub(super) fn show(value: &DeValue<'_>) -> String {

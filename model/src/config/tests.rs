@@ -127,7 +127,12 @@ fn values_of_each_table_are_checked() {
             &["2: dataplane.seed: 1.5 is not an integer from 0 to 9223372036854775807"],
         ),
         ("[dataplane]\neal_args = [\"--a\", 1]".into(), &["2: dataplane.eal_args: 1 is not a string"]),
-        ("datapath = 1".into(), &["1: datapath: unknown key"]),
+        (
+            "datapath = 1".into(),
+            &[
+                "1: datapath: unknown key; the keys here are api, classify, dataplane, port, profile, store, subscriber",
+            ],
+        ),
         ("dataplane = 1".into(), &["1: dataplane: 1 is not a table"]),
         ("port = 1".into(), &["1: port: 1 is not an array"]),
         ("port = [1]".into(), &["1: port[0]: 1 is not a table"]),
@@ -140,7 +145,17 @@ fn values_of_each_table_are_checked() {
         ),
         (
             format!("{port}{other}").replace("net_null1", "net_null0,x=1"),
-            &["8: port[1].device: another port is \"net_null0\" already"],
+            &["8: port[1].device: \"net_null0\" is the device of port \"a\" already"],
+        ),
+        (
+            format!("{port}{other}")
+                .replace("null0", "af_packet0,iface=x")
+                .replace("null1", "af_xdp7,a=1,iface=x"),
+            &["8: port[1].device: the interface \"x\" is that of port \"a\" already"],
+        ),
+        (
+            format!("{port}{other}").replace("net_null0", "0000:3b:00.0").replace("net_null1", "3b:00.0"),
+            &["8: port[1].device: \"3b:00.0\" is the device of port \"a\" already"],
         ),
         (
             format!("{port}{other}").replace("\"access\"", "\"core\""),
@@ -158,7 +173,7 @@ fn values_of_each_table_are_checked() {
             &[
                 "6: port[0].rate_bps: 0 is not an integer from 64000 to 400000000000",
                 "12: port[1].mtu: 100 is not an integer from 1280 to 9702",
-                "13: port[1].speed: unknown key",
+                "13: port[1].speed: unknown key; the keys here are device, mtu, name, peer, rate_bps, role",
             ],
         ),
         (
@@ -235,9 +250,35 @@ fn problems_of_all_tables_are_told_at_once_in_the_order_of_lines() {
         "7: profile.b.taget_us: unknown key; did you mean \"target_us\"?",
         "9: dataplane.seed: -1 is not an integer from 0 to 9223372036854775807",
         "10: subscriber[0].match: has no way to match: one of ipv4, ipv6, vlan, pppoe is wanted",
-        "12: subscriber[0].down_bps: 1 is not from 64000 to 400000000000",
+        "12: subscriber[0].down_bps: 1 is not from 64000 to 400000000000 b/s",
     ];
     assert_eq!(bad(text), expected);
+}
+
+#[test]
+fn keys_of_tc_are_told_what_they_are_called_here() {
+    let cases = [
+        ("target", "target_us"),
+        ("alpha", "alpha_hz"),
+        ("beta", "beta_hz"),
+        ("tupdate", "tupdate_us"),
+        ("limit", "limit_packets"),
+        ("step_thresh", "step_us"),
+        ("coupling_factor", "coupling"),
+        ("classic_protection", "classic_protection_percent"),
+        ("max_rtt", "max_rtt_us"),
+    ];
+    for (tc, key) in cases {
+        let expected = format!("2: profile.a.{tc}: unknown key; did you mean \"{key}\"?");
+        assert_eq!(bad(&format!("[profile.a]\n{tc} = 1")), [expected]);
+    }
+    // a FIFO has no target to be meant
+    let fifo = bad("[profile.a]\naqm = \"fifo\"\ntarget = 1");
+    assert!(fifo[0].starts_with("3: profile.a.target: unknown key; the keys here are aqm, "), "{fifo:?}");
+    assert_eq!(
+        bad("[dataplane]\nlcores = { main = 1 }"),
+        ["2: dataplane.lcores.main: unknown key; the keys here are compact, control, rx, tx"]
+    );
 }
 
 #[test]
@@ -276,7 +317,12 @@ fn a_fifo_has_no_ecn_and_none_of_the_keys_of_others() {
     let profile = &good("[profile.x]\naqm = \"fifo\"\nlimit_packets = 5").profiles["x"];
     assert_eq!((&profile.aqm, profile.ecn, profile.limit_packets), (&Aqm::Fifo, false, Some(5)));
     assert!(good("[profile.x]\naqm = \"fifo\"\necn = true").profiles["x"].ecn);
-    assert_eq!(bad("[profile.x]\naqm = \"fifo\"\ntarget_us = 5"), ["3: profile.x.target_us: unknown key"]);
+    assert_eq!(
+        bad("[profile.x]\naqm = \"fifo\"\ntarget_us = 5"),
+        [
+            "3: profile.x.target_us: unknown key; the keys here are aqm, ecn, l4s, limit_packets, limit_us, mtu, overhead"
+        ]
+    );
 }
 
 #[test]
@@ -352,7 +398,10 @@ fn keys_that_exclude_each_other_and_values_out_of_range_are_named() {
             "overhead = { cells = \"gem\" }",
             "2: profile.x.overhead.cells: \"gem\" is none of \"none\", \"atm\", \"ptm\"",
         ),
-        ("overhead = { size = 1 }", "2: profile.x.overhead.size: unknown key"),
+        (
+            "overhead = { size = 1 }",
+            "2: profile.x.overhead.size: unknown key; the keys here are bytes, cells, mpu",
+        ),
     ];
     for (text, expected) in cases {
         assert_eq!(bad(&format!("[profile.x]\n{text}")), [expected], "{text}");
@@ -385,7 +434,7 @@ fn seeds_are_checked_as_records_with_their_lines() {
         "17: subscriber[2].parent: there is no parent \"olt\"",
         "18: subscriber[2].match.port: there is no access port \"acc\"",
         "18: subscriber[2].match: prefix 10.0.0.1/32 on port acc of \"b\" is already claimed by \"a\"",
-        "21: subscriber[3].down_bps: invalid type: floating point `1000000.0`, expected u64",
+        "21: subscriber[3].down_bps: invalid type: floating point `1000000.0`, expected whole bits per second, for instance 50000000",
         "23: subscriber[3].match.dscp: unknown field `dscp`, expected one of `ipv4`, `ipv6`, `vlan`, `pppoe`, `port`",
         "30: subscriber[4].match.ipv4[1]: \"10.0.0.5/8\" has host bits set; the prefix is \"10.0.0.0/8\"",
     ];

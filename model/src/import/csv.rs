@@ -234,24 +234,42 @@ impl Table {
         note(
             rows,
             format!(
-                "{rows} rows name {parents} parent nodes; there are none here yet, so they were left out"
+                "{} {}; there are none here yet, so they were left out",
+                counted(rows, "row names", "rows name"),
+                counted(parents, "parent node", "parent nodes"),
             ),
         );
         let rows = self.with_sqm;
         note(
             rows,
-            format!("{rows} rows name a queue discipline (sqm); the profile \"{}\" decides", options.profile),
+            format!(
+                "{} a queue discipline (sqm); the profile \"{}\" decides",
+                counted(rows, "row names", "rows name"),
+                options.profile
+            ),
         );
         let rows = self.with_min;
-        note(rows, format!("{rows} rows have minimum rates; subscribers are shaped to their maximum"));
+        note(
+            rows,
+            format!(
+                "{} minimum rates; subscribers are shaped to their maximum",
+                counted(rows, "row has", "rows have")
+            ),
+        );
         let rows = self.off_header;
         note(
             rows,
             format!(
-                "{rows} rows have another layout than the header and were read by where their addresses are"
+                "{} another layout than the header, read by where the addresses are",
+                counted(rows, "row has", "rows have")
             ),
         );
     }
+}
+
+/// A number and what it counts.
+fn counted(count: usize, one: &str, more: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { more })
 }
 
 /// Whether addresses and rates are where `layout` has them.

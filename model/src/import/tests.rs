@@ -158,10 +158,10 @@ fn lines_of_json_are_records_and_each_bad_one_is_named() {
 {"id":"g"
 "#;
     let expected = [
-        "3: down_bps: 1000 is not from 64000 to 400000000000",
+        "3: down_bps: 1000 is not from 64000 to 400000000000 b/s",
         "4: id: \"a\" is the id of line 1 already",
         "5: match: prefix 10.0.0.1/32 of \"c\" is already claimed by \"a\" (line 1)",
-        "6: up_bps: invalid type: string \"fast\", expected u64",
+        "6: up_bps: invalid type: string \"fast\", expected whole bits per second, for instance 50000000",
         "7: parent: there is no parent \"olt\"",
         "8: speed: unknown field `speed`, expected one of `id`, `down_bps`, `up_bps`, `profile`, `parent`, `match`",
         "9: not JSON: EOF while parsing an object at column 9",
@@ -177,7 +177,7 @@ fn items_of_an_array_have_the_lines_they_begin_on() {
     let text = "[\n  {\"id\":\"a\",\"down_bps\":64000,\n   \"up_bps\":64000,\"match\":{\"ipv4\":[\"10.0.0.1\"]}},\n\
                   {\"id\":\"b\",\n   \"down_bps\":1}\n]";
     let expected = [
-        "4: down_bps: 1 is not from 64000 to 400000000000",
+        "4: down_bps: 1 is not from 64000 to 400000000000 b/s",
         "4: up_bps: is missing",
         "4: match: has no way to match: one of ipv4, ipv6, vlan, pppoe is wanted",
     ];

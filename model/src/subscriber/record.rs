@@ -8,7 +8,7 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use serde::de::value::MapAccessDeserializer;
-use serde::de::{Deserializer, MapAccess, Visitor};
+use serde::de::{Deserializer, Error, MapAccess, Unexpected, Visitor};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_path_to_error::{Path, Segment};
@@ -28,7 +28,9 @@ const MOST_ERRORS: usize = 20;
 #[serde(deny_unknown_fields)]
 struct RawSubscriber {
     id: Option<String>,
+    #[serde(default, deserialize_with = "rate")]
     down_bps: Option<u64>,
+    #[serde(default, deserialize_with = "rate")]
     up_bps: Option<u64>,
     profile: Option<String>,
     parent: Option<String>,
@@ -67,30 +69,85 @@ struct RawPppoe {
     mac: Option<String>,
 }
 
+/// How a struct looks in JSON, for those who wrote something else in its place.
+trait Shape {
+    const SHAPE: &'static str;
+}
+
+impl Shape for RawSubscriber {
+    const SHAPE: &'static str = "an object";
+}
+
+impl Shape for RawMatch {
+    const SHAPE: &'static str = r#"an object; use {"ipv4": ["100.64.0.42/32"]}"#;
+}
+
+impl Shape for RawVlan {
+    const SHAPE: &'static str = r#"an object; use {"outer": 100} or {"outer": 100, "inner": 7}"#;
+}
+
+impl Shape for RawPppoe {
+    const SHAPE: &'static str =
+        r#"an object; use {"session": 7} or {"session": 7, "mac": "02:00:00:00:00:01"}"#;
+}
+
 /// A struct that is written as an object. What serde derives would take an array of its fields as well.
 struct Object<T>(T);
 
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+impl<'de, T: Deserialize<'de> + Shape> Deserialize<'de> for Object<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_map(ObjectVisitor(PhantomData)).map(Self)
     }
 }
 
-fn object<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
+fn object<'de, D: Deserializer<'de>, T: Deserialize<'de> + Shape>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
     Ok(Option::<Object<T>>::deserialize(deserializer)?.map(|object| object.0))
 }
 
 struct ObjectVisitor<T>(PhantomData<T>);
 
-impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectVisitor<T> {
+impl<'de, T: Deserialize<'de> + Shape> Visitor<'de> for ObjectVisitor<T> {
     type Value = T;
 
     fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str("an object")
+        out.write_str(T::SHAPE)
     }
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<T, A::Error> {
         T::deserialize(MapAccessDeserializer::new(map))
+    }
+}
+
+/// A rate, so that whoever writes `"10M"` is told what is wanted.
+struct Rate(u64);
+
+impl<'de> Deserialize<'de> for Rate {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_u64(RateVisitor).map(Self)
+    }
+}
+
+fn rate<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    Ok(Option::<Rate>::deserialize(deserializer)?.map(|rate| rate.0))
+}
+
+struct RateVisitor;
+
+impl Visitor<'_> for RateVisitor {
+    type Value = u64;
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("whole bits per second, for instance 50000000")
+    }
+
+    fn visit_u64<E: Error>(self, rate: u64) -> Result<u64, E> {
+        Ok(rate)
+    }
+
+    fn visit_i64<E: Error>(self, rate: i64) -> Result<u64, E> {
+        u64::try_from(rate).map_err(|_| E::invalid_value(Unexpected::Signed(rate), &self))
     }
 }
 
@@ -157,7 +214,7 @@ impl Serialize for Subscriber {
 
 impl<'de> Deserialize<'de> for Subscriber {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        validate(Object::<RawSubscriber>::deserialize(deserializer)?.0).map_err(serde::de::Error::custom)
+        validate(Object::<RawSubscriber>::deserialize(deserializer)?.0).map_err(D::Error::custom)
     }
 }
 
@@ -288,7 +345,9 @@ impl Checks {
     fn rate(&mut self, field: &str, value: Option<u64>) -> u64 {
         match value {
             Some(rate) if (MIN_RATE_BPS..=MAX_RATE_BPS).contains(&rate) => return rate,
-            Some(rate) => self.fail(field, format!("{rate} is not from {MIN_RATE_BPS} to {MAX_RATE_BPS}")),
+            Some(rate) => {
+                self.fail(field, format!("{rate} is not from {MIN_RATE_BPS} to {MAX_RATE_BPS} b/s"))
+            }
             None => self.fail(field, "is missing"),
         }
         0

@@ -68,11 +68,34 @@ fn every_wrong_value_is_refused_with_its_field() {
         ("/id", json!("bulk"), "id: \"bulk\" is not free to use as a name"),
         ("/id", json!(".."), "id: \"..\" is not free to use as a name"),
         ("/id", json!(7), "id: invalid type: integer `7`, expected a string"),
-        ("/down_bps", json!(63_999), "down_bps: 63999 is not from 64000 to 400000000000"),
+        ("/down_bps", json!(63_999), "down_bps: 63999 is not from 64000 to 400000000000 b/s"),
         ("/down_bps", json!(null), "down_bps: is missing"),
-        ("/down_bps", json!(-1), "down_bps: invalid value: integer `-1`, expected u64"),
-        ("/up_bps", json!(400_000_000_001_u64), "up_bps: 400000000001 is not from 64000 to 400000000000"),
-        ("/up_bps", json!(1.5e6), "up_bps: invalid type: floating point `1500000.0`, expected u64"),
+        (
+            "/down_bps",
+            json!(-1),
+            "down_bps: invalid value: integer `-1`, expected whole bits per second, for instance 50000000",
+        ),
+        (
+            "/down_bps",
+            json!("10M"),
+            "down_bps: invalid type: string \"10M\", expected whole bits per second, for instance 50000000",
+        ),
+        (
+            "/match/vlan",
+            json!(100),
+            "match.vlan: invalid type: integer `100`, expected an object; use {\"outer\": 100} or {\"outer\": 100, \"inner\": 7}",
+        ),
+        (
+            "/match/pppoe",
+            json!(7),
+            "match.pppoe: invalid type: integer `7`, expected an object; use {\"session\": 7} or {\"session\": 7, \"mac\": \"02:00:00:00:00:01\"}",
+        ),
+        ("/up_bps", json!(400_000_000_001_u64), "up_bps: 400000000001 is not from 64000 to 400000000000 b/s"),
+        (
+            "/up_bps",
+            json!(1.5e6),
+            "up_bps: invalid type: floating point `1500000.0`, expected whole bits per second, for instance 50000000",
+        ),
         ("/profile", json!(""), "profile: is empty"),
         ("/parent", json!(""), "parent: is empty"),
         ("/match", json!({}), "match: has no way to match: one of ipv4, ipv6, vlan, pppoe is wanted"),
@@ -115,8 +138,16 @@ fn every_wrong_value_is_refused_with_its_field() {
             json!("ff:ff:ff:ff:ff:ff"),
             "match.pppoe.mac: \"ff:ff:ff:ff:ff:ff\" cannot be the subscriber's own: it is a group address or zero",
         ),
-        ("/match", json!([["10.0.0.1"]]), "match: invalid type: sequence, expected an object"),
-        ("/match/vlan", json!([1, 2]), "match.vlan: invalid type: sequence, expected an object"),
+        (
+            "/match",
+            json!([["10.0.0.1"]]),
+            "match: invalid type: sequence, expected an object; use {\"ipv4\": [\"100.64.0.42/32\"]}",
+        ),
+        (
+            "/match/vlan",
+            json!([1, 2]),
+            "match.vlan: invalid type: sequence, expected an object; use {\"outer\": 100} or {\"outer\": 100, \"inner\": 7}",
+        ),
         ("/match/port", json!(""), "match.port: is empty"),
     ];
     for (pointer, value, expected) in cases {
@@ -197,7 +228,7 @@ fn a_merge_patch_changes_what_it_names_and_null_removes() {
 fn a_patch_that_breaks_the_record_is_refused_with_its_field() {
     let subscriber = Subscriber::from_json(CONTRACT.as_bytes()).unwrap();
     let refused = |patch| subscriber.merge_patch(&patch).unwrap_err().to_string();
-    assert_eq!(refused(json!({"down_bps": 1})), "down_bps: 1 is not from 64000 to 400000000000");
+    assert_eq!(refused(json!({"down_bps": 1})), "down_bps: 1 is not from 64000 to 400000000000 b/s");
     assert_eq!(refused(json!({"up_bps": null})), "up_bps: is missing");
     assert_eq!(refused(json!({"id": "b"})), "id: \"b\" is not \"cust-42\": a record keeps its id");
     assert_eq!(
