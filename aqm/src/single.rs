@@ -17,6 +17,14 @@ pub(crate) const fn act(ecn: Ecn, rule: Rule) -> Verdict {
     }
 }
 
+/// A mark where it changes the packet.
+pub(crate) const fn mark(ecn: Ecn, cause: Cause) -> Verdict {
+    match ecn {
+        Ecn::Ect0 | Ecn::Ect1 => Verdict::Mark(cause),
+        Ecn::NotEct | Ecn::Ce => Verdict::Pass,
+    }
+}
+
 impl Backlog {
     /// One more packet waits.
     pub(crate) const fn join(&mut self, bytes: u32) {
