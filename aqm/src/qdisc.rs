@@ -110,3 +110,8 @@ pub trait Qdisc: Debug + Send {
     /// Bytes of memory it holds, itself included, without the owner's FIFOs.
     fn memory(&self) -> usize;
 }
+
+#[cfg(test)]
+pub(crate) mod driver;
+#[cfg(test)]
+mod tests;
