@@ -3,7 +3,7 @@
 
 use super::driver::{Counts, Owner, random};
 use super::*;
-use crate::{Codel, CodelConfig, CurvyRed, CurvyRedConfig, Ecn, Pie, PieConfig};
+use crate::{Codel, CodelAf, CodelAfConfig, CodelConfig, CurvyRed, CurvyRedConfig, Ecn, Pie, PieConfig};
 
 /// Runs it. `only_marks`: its law never drops ECT or CE. PIE and others beyond their overload threshold do, and marks
 /// are rare then, since no load of the driver responds.
@@ -41,6 +41,23 @@ fn pie_that_sleeps_keeps_its_promises() {
 #[test]
 fn curvy_red_keeps_its_promises() {
     keeps_its_promises(|seed| Box::new(CurvyRed::new(CurvyRedConfig::default(), seed).unwrap()), false);
+}
+
+#[test]
+fn codel_af_keeps_its_promises() {
+    keeps_its_promises(|seed| Box::new(CodelAf::new(CodelAfConfig::default(), seed).unwrap()), false);
+}
+
+#[test]
+fn codel_af_with_a_sparse_queue_keeps_its_promises() {
+    keeps_its_promises(
+        |seed| {
+            let config =
+                CodelAfConfig { sparse: true, flows: 64, limit_packets: 2_000, ..CodelAfConfig::default() };
+            Box::new(CodelAf::new(config, seed).unwrap())
+        },
+        false,
+    );
 }
 
 /// A law that drops all it sees at departure.
