@@ -6,6 +6,7 @@
 
 mod bench;
 mod check;
+mod lab;
 mod pcap;
 mod plane;
 mod replay;
@@ -37,6 +38,8 @@ enum Command {
     Subs(subs::SubsArgs),
     /// Send and receive real UDP traffic under congestion control.
     Traffic(traffic::TrafficArgs),
+    /// Run senders against AQMs in virtual time.
+    Lab(lab::LabArgs),
     /// Measure the packet path.
     Bench(bench::BenchArgs),
 }
@@ -48,6 +51,7 @@ fn main() -> ExitCode {
         Command::Replay(args) => replay::run(args),
         Command::Subs(args) => subs::run(args),
         Command::Traffic(args) => traffic::run(args),
+        Command::Lab(args) => lab::run(args),
         Command::Bench(args) => bench::run(args),
     };
     done.unwrap_or_else(|error| {
