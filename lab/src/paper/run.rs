@@ -17,14 +17,14 @@ pub const DEFAULT_SEEDS: u64 = 5;
 
 /// The set for CI, under 3 minutes on 2 cores.
 pub const SHORT: [&str; 8] = [
-    "overload/c/100",
-    "overload/l/100",
-    "coupling/cubic/c/100",
+    "overload/c/100/*-delay-mean",
+    "overload/c/100/*-dropped",
+    "overload/c/100/prague-marked",
+    "overload/c/100/drop-by-*",
+    "overload/c/200/udp-dropped",
     "mixed/dualpi2/5-5",
-    "mixed/pie/5-5",
-    "mixed/fq_codel/5-5",
-    "grid/long/40x10",
-    "kernel/*/B-*-2C",
+    "mixed/dualpi2/5-100",
+    "kernel/dualpi2/A-rtt20",
 ];
 
 /// What is run, and how.
