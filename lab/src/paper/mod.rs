@@ -34,5 +34,5 @@ pub use deviation::{Deviation, deviations};
 pub use quantity::{Quantity, Queue, Stat};
 pub use report::{CaseResult, CellResult, Report, Summary};
 pub use rows::{DataError, all as cases};
-pub use run::{DEFAULT_SEEDS, Done, Options, SHORT, Simulate, judge};
+pub use run::{DEFAULT_SEEDS, Done, Options, SHORT, Simulate, judge, simulate};
 pub use table::Stamp;

@@ -11,6 +11,7 @@ use super::deviation::{Deviation, find};
 use super::glob::selects;
 use super::report::{CaseResult, CellResult, Report};
 use crate::outcome::{Outcome, Series};
+use crate::scenario::Scenario;
 
 /// Seeds of each case unless told otherwise; the issue wants at least 5.
 pub const DEFAULT_SEEDS: u64 = 5;
@@ -58,6 +59,16 @@ struct Job {
 }
 
 type Results = BTreeMap<Job, Result<Outcome, String>>;
+
+/// The real thing: the simulator.
+///
+/// # Errors
+///
+/// A scenario that does not parse or that an AQM refuses.
+pub fn simulate(toml: &str, seed: u64) -> Result<Outcome, String> {
+    let scenario = Scenario::parse(toml).map_err(|error| error.to_string())?;
+    crate::run(&scenario, seed).map_err(|error| error.to_string())
+}
 
 /// Runs what `options` select of `cases` and judges it.
 pub fn judge(

@@ -115,6 +115,7 @@ fn scenarios_are_toml_of_the_contract() {
         let table: toml::Table = toml::from_str(&toml).unwrap_or_else(|error| panic!("{error}\n{toml}"));
         assert!(table.contains_key("link") && table.contains_key("profile"), "{toml}");
         assert!(case.setup.duration_s > case.setup.warmup_s);
+        crate::Scenario::parse(&toml).unwrap_or_else(|problems| panic!("{}: {problems}", case.name));
     }
 }
 

@@ -180,8 +180,8 @@ fn profile(bottleneck: &str) -> &'static [&'static str] {
         "single_ce" => &[
             "aqm = \"fq_codel\"",
             "flows = 1",
-            "target_us = 10_000_000",
-            "interval_us = 10_000_000",
+            "target_us = 4_000_000",
+            "interval_us = 4_000_000",
             "ce_threshold_us = 5000",
         ],
         _ => &["aqm = \"fifo\""],
