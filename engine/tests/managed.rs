@@ -55,8 +55,8 @@ fn every_discipline_keeps_the_rate_the_limit_and_the_order_of_each_flow() {
         });
         let rate = bytes * 8 * 1_000_000_000 / rig.now.since(start).0;
         // three packets do not last from one burst to the next
-        let least = if profile == CODEL_SHORT { 3_000_000 } else { 9_500_000 };
-        assert!((least..10_050_000).contains(&rate), "profile {profile}: {rate} b/s");
+        let floor = if profile == CODEL_SHORT { 3_000_000 } else { 9_500_000 };
+        assert!((floor..10_050_000).contains(&rate), "profile {profile}: {rate} b/s");
         let snapshot = rig.shards[0].snapshot(QueueId(0)).expect("live");
         assert!(snapshot.classic.queued * 1_538 <= 312_500, "profile {profile}: over its limit");
         assert!(snapshot.classic.counters.dropped_packets() > 0, "profile {profile}");
@@ -214,12 +214,12 @@ fn drops_of_the_last_packet_stall_nobody() {
         let mut rig = rig_with(2_000_000, profile);
         let mut n = 0_u32;
         for schedule in 0..20_000_u32 {
-            for _ in 0..1 + schedule % 5 {
+            for _ in 0..=(schedule % 5) {
                 n = n.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
                 let ecn = Ecn::from_bits((n >> 24).to_le_bytes()[0]);
                 rig.offer(Offer { ecn, flow: n >> 29, ..Offer::new(0, 4_000) });
             }
-            for _ in 0..1 + schedule % 4 {
+            for _ in 0..=(schedule % 4) {
                 let Some(at) = rig.next_event() else {
                     assert_eq!(rig.queued(), 0, "profile {profile}, schedule {schedule}: stalled");
                     break;

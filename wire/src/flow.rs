@@ -85,7 +85,6 @@ const fn halves(word: u128) -> (u64, u64) {
 }
 
 /// The upper half.
-#[expect(clippy::cast_possible_truncation, reason = "32 bits are left")]
 const fn top(hash: u64) -> u32 {
     (hash >> 32) as u32
 }

@@ -307,14 +307,16 @@ impl<P: Packet> Shard<P> {
     }
 
     /// The port by which the next packet leaves; `None`: nothing waits.
-    fn next_egress(&mut self, local: usize) -> Option<Option<usize>> {
+    fn next_egress(&mut self, local: usize) -> Option<usize> {
         let record = &self.records[local];
+        let lane = usize::from(record.lane);
         if let State::Managed(place) = record.aqm {
-            return self.next_managed(local, place).map(|next| self.egress_managed(local, place, next));
+            let next = self.next_managed(local, place)?;
+            return Some(self.egress_managed(local, place, next).unwrap_or(lane));
         }
         let params = self.options.profiles.get(record.profile)?;
         let queue = params.discipline.select(&record.aqm, record.l(), record.c())?;
-        Some(record.front::<P>(queue).map(|meta| usize::from(meta.egress.0)))
+        Some(record.front::<P>(queue).map_or(lane, |meta| meta.egress.0.into()))
     }
 
     /// Puts an id that stands on no wheel on that of its next packet.
@@ -327,7 +329,6 @@ impl<P: Packet> Shard<P> {
         match next {
             None => params.discipline.drained(&mut record.aqm),
             Some(egress) => {
-                let egress = egress.unwrap_or(usize::from(record.lane));
                 self.change_lane(now, local, egress);
                 let due = slot_from(self.records[local].shaper.due());
                 self.schedule(local, due);

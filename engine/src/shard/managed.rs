@@ -226,7 +226,7 @@ impl<P: Packet> Shard<P> {
         whose: Whose,
     ) -> Result<u32, Cause> {
         let record = &self.records[local];
-        let pace = self.lanes[usize::from(record.lane)].served(record.plan());
+        let served = self.lanes[usize::from(record.lane)].served(record.plan());
         let managed = self.managed.get_mut(place).ok_or(Cause::Limit)?;
         let mut meta = packet.meta();
         let arrival = managed.qdisc.arrive(&Arriving {
@@ -235,7 +235,7 @@ impl<P: Packet> Shard<P> {
             ecn: managed.view.of(meta.ecn),
             rule: meta.rule,
             key: packet.flow_key(self.options.flow_seed),
-            pace,
+            pace: served,
         });
         match arrival {
             Arrival::Queue(queue) => Ok(queue),

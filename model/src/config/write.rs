@@ -120,8 +120,7 @@ fn profile_value(profile: &Profile) -> Value {
         Cells::Ptm => "ptm",
     };
     let mut members = match &profile.aqm {
-        Aqm::DualPi2(aqm) => dualpi2(aqm),
-        Aqm::Pi2(aqm) => dualpi2(aqm),
+        Aqm::DualPi2(aqm) | Aqm::Pi2(aqm) => dualpi2(aqm),
         Aqm::Pie(pie) => self::pie(pie),
         Aqm::Codel(codel) => self::codel(codel),
         Aqm::FqCodel(fq_codel) => self::fq_codel(fq_codel),
