@@ -33,10 +33,18 @@ pub(crate) enum State {
     DualPi2(DualPi2),
     /// Where a managed discipline and its queues are.
     Managed(Slot),
+    /// Of `dualpi2`, and where its queue protection is.
+    Protected(DualPi2, Slot),
 }
 
 impl State {
-    /// Whether a packet that comes is somebody else's business first.
+    /// Whether a packet that comes takes the long way.
+    #[inline]
+    pub(crate) const fn is_special(&self) -> bool {
+        matches!(self, Self::Managed(_) | Self::Protected(..))
+    }
+
+    /// Whether packets wait under a managed discipline.
     #[inline]
     pub(crate) const fn is_managed(&self) -> bool {
         matches!(self, Self::Managed(_))
@@ -83,7 +91,9 @@ impl Discipline {
     #[inline]
     pub(crate) fn select(&self, state: &State, l: Backlog, c: Backlog) -> Option<Queue> {
         match (self, state) {
-            (Self::DualPi2(params), State::DualPi2(aqm)) => aqm.select(params, l, c),
+            (Self::DualPi2(params), State::DualPi2(aqm) | State::Protected(aqm, _)) => {
+                aqm.select(params, l, c)
+            }
             _ if l.packets > 0 => Some(Queue::L4s),
             _ => (c.packets > 0).then_some(Queue::Classic),
         }
@@ -103,7 +113,9 @@ impl Discipline {
     #[inline]
     pub(crate) fn decide(&self, state: &mut State, head: &Head, left: &Left) -> Verdict {
         match (self, state) {
-            (Self::DualPi2(params), State::DualPi2(aqm)) => aqm.decide(params, head, left),
+            (Self::DualPi2(params), State::DualPi2(aqm) | State::Protected(aqm, _)) => {
+                aqm.decide(params, head, left)
+            }
             (Self::Pi2(params), State::DualPi2(aqm)) => {
                 aqm.decide(params, &Head { queue: Queue::Classic, ..*head }, left)
             }
@@ -114,7 +126,7 @@ impl Discipline {
     /// A packet of `queue` survived.
     #[inline]
     pub(crate) fn sent(&self, state: &mut State, queue: Queue, bytes: u32, other_waits: bool) {
-        if let (Self::DualPi2(params), State::DualPi2(aqm)) = (self, state) {
+        if let (Self::DualPi2(params), State::DualPi2(aqm) | State::Protected(aqm, _)) = (self, state) {
             aqm.sent(params, queue, bytes, other_waits);
         }
     }
@@ -122,7 +134,7 @@ impl Discipline {
     /// Both queues are empty.
     #[inline]
     pub(crate) fn drained(&self, state: &mut State) {
-        if let (Self::DualPi2(params), State::DualPi2(aqm)) = (self, state) {
+        if let (Self::DualPi2(params), State::DualPi2(aqm) | State::Protected(aqm, _)) = (self, state) {
             aqm.drained(params);
         }
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What one queue id costs in memory, by profile; a subscriber has two, down and up.
 
-use aqm::PiBank;
+use aqm::{PiBank, QueueProtection};
 
 use crate::counters::{QueueCounters, RingDrops};
 use crate::discipline::Discipline;
@@ -18,7 +18,7 @@ pub struct IdMemory {
     pub counters: usize,
     /// In the PI banks: each holds every id.
     pub banks: usize,
-    /// Of the discipline's own state and queues.
+    /// Of the discipline's own state and queues, and of queue protection.
     pub discipline: usize,
 }
 
@@ -39,11 +39,12 @@ impl Profiles {
             }
             Discipline::DualPi2(_) | Discipline::Pi2(_) | Discipline::Fifo => 0,
         };
+        let protection = params.protection.map_or(0, |_| size_of::<QueueProtection>());
         Some(IdMemory {
             record: record_bytes::<P>(),
             counters: 2 * size_of::<QueueCounters>() + RingDrops::BYTES_PER_ID,
             banks: self.banks().len() * PiBank::BYTES_PER_ID,
-            discipline: managed,
+            discipline: managed + protection,
         })
     }
 }

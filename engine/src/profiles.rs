@@ -5,7 +5,10 @@
 
 use std::collections::BTreeMap;
 
-use aqm::{Backlog, BitsPerSec, DualPi2Config, DualPi2Params, Nanos, Pace, ParamError, PiParams};
+use aqm::{
+    Backlog, BitsPerSec, DualPi2Config, DualPi2Params, Nanos, Pace, ParamError, PiParams, QueueProtection,
+    QueueProtectionConfig,
+};
 use model::profile::{Aqm, Compat, DualPi2, Native, Overhead, Overload};
 
 use crate::discipline::Discipline;
@@ -22,14 +25,6 @@ pub enum ProfileError {
     /// More than an index can name.
     #[error("{0} profiles are more than 65,535")]
     TooMany(usize),
-    /// An AQM that is not built yet.
-    #[error("profile {name:?}: {aqm} is not available in this version")]
-    Missing {
-        /// The profile.
-        name: String,
-        /// The AQM.
-        aqm: &'static str,
-    },
     /// An AQM refuses its parameters.
     #[error("profile {name:?}: {source}")]
     Aqm {
@@ -75,6 +70,8 @@ pub(crate) struct ProfileParams {
     pub(crate) limit_packets: u32,
     /// Which AQM.
     pub(crate) discipline: Discipline,
+    /// Queue protection of L.
+    pub(crate) protection: Option<QueueProtectionConfig>,
     /// Where its p' lives.
     pub(crate) place: Option<BankPlace>,
     limit: Nanos,
@@ -116,8 +113,6 @@ impl Profiles {
             let index = u16::try_from(all.list.len()).map_err(|_| ProfileError::TooMany(profiles.len()))?;
             let refused = |source| ProfileError::Aqm { name: name.clone(), source };
             let discipline = discipline(profile).map_err(refused)?;
-            let discipline = discipline
-                .ok_or_else(|| ProfileError::Missing { name: name.clone(), aqm: profile.aqm.name() })?;
             let place = discipline.pi().map(|pi| all.place(pi));
             all.by_name.insert(name.clone(), index);
             all.list.push(ProfileParams {
@@ -125,6 +120,7 @@ impl Profiles {
                 mtu: profile.mtu,
                 limit_packets: profile.limit_packets.unwrap_or(u32::MAX),
                 discipline,
+                protection: protection(profile).map_err(refused)?,
                 place,
                 limit: Nanos::from_micros(profile.limit_us),
                 linux: is_linux(&profile.aqm),
@@ -187,16 +183,31 @@ const fn is_linux(aqm: &Aqm) -> bool {
 }
 
 /// The AQM of a profile.
-fn discipline(profile: &model::Profile) -> Result<Option<Discipline>, ParamError> {
+fn discipline(profile: &model::Profile) -> Result<Discipline, ParamError> {
     if let Some(recipe) = Recipe::new(profile)? {
-        return Ok(Some(Discipline::Managed(recipe)));
+        return Ok(Discipline::Managed(recipe));
     }
-    Ok(Some(match &profile.aqm {
+    Ok(match &profile.aqm {
         Aqm::DualPi2(keys) => Discipline::DualPi2(DualPi2Params::new(&config(profile, keys))?),
         Aqm::Pi2(keys) => Discipline::Pi2(DualPi2Params::new(&config(profile, keys))?),
-        Aqm::Fifo => Discipline::Fifo,
-        _ => return Ok(None),
-    }))
+        _ => Discipline::Fifo,
+    })
+}
+
+/// Queue protection of a profile, if it has any: sanctions begin where the ramp ends (RFC 9957: CRITICALqL is MAXTH).
+fn protection(profile: &model::Profile) -> Result<Option<QueueProtectionConfig>, ParamError> {
+    let Aqm::DualPi2(keys) = &profile.aqm else { return Ok(None) };
+    if !keys.queue_protection {
+        return Ok(None);
+    }
+    let critical_us = match keys.native {
+        Native::Ramp { min_us, range_us } => min_us.saturating_add(range_us),
+        Native::Step { threshold_us } => threshold_us.max(1),
+    };
+    let critical_delay = Nanos::from_micros(critical_us);
+    let config = QueueProtectionConfig { critical_delay, ..QueueProtectionConfig::default() };
+    QueueProtection::new(config)?;
+    Ok(Some(config))
 }
 
 /// Keys of a profile in the AQM's own terms.

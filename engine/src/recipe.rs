@@ -4,10 +4,10 @@
 //! Invariant: a recipe is checked when its profile is read, so [`Recipe::build`] succeeds from then on.
 
 use aqm::{
-    Cocoa, CocoaConfig, Codel, CodelConfig, Ecn, Fq, FqCodel, FqCodelConfig, FqConfig, Nanos, ParamError,
-    Pie, PieConfig, Qdisc,
+    Cake, CakeConfig, Cocoa, CocoaConfig, Codel, CodelAf, CodelAfConfig, CodelConfig, CurvyRed,
+    CurvyRedConfig, Ecn, Fq, FqCodel, FqCodelConfig, FqConfig, Nanos, ParamError, Pie, PieConfig, Qdisc,
 };
-use model::profile::{self, Aqm};
+use model::profile::{self, Aqm, HostFairness};
 
 /// A managed discipline with its parameters.
 #[derive(Clone, Debug)]
@@ -20,7 +20,10 @@ pub(crate) struct Recipe {
 #[derive(Clone, Copy, Debug)]
 enum Law {
     Codel(CodelConfig),
+    CodelAf(CodelAfConfig),
     Pie(PieConfig),
+    CurvyRed(CurvyRedConfig),
+    Cake(CakeConfig),
     Fq(FqConfig),
     FqCodel(FqCodelConfig),
     Cocoa(CocoaConfig),
@@ -69,7 +72,10 @@ impl Recipe {
     pub(crate) fn build(&self, seed: u64) -> Result<Box<dyn Qdisc>, ParamError> {
         Ok(match self.law {
             Law::Codel(config) => Box::new(Codel::new(config)?),
+            Law::CodelAf(config) => Box::new(CodelAf::new(config, seed)?),
             Law::Pie(config) => Box::new(Pie::new(config, seed)?),
+            Law::CurvyRed(config) => Box::new(CurvyRed::new(config, seed)?),
+            Law::Cake(config) => Box::new(Cake::new(config)?),
             Law::Fq(config) => Box::new(Fq::new(config)?),
             Law::FqCodel(config) => Box::new(FqCodel::new(config)?),
             Law::Cocoa(config) => Box::new(Cocoa::new(config)?),
@@ -82,6 +88,7 @@ fn law(profile: &model::Profile) -> Option<Law> {
     let mtu = profile.mtu;
     Some(match &profile.aqm {
         Aqm::Codel(keys) => Law::Codel(codel(keys, mtu)),
+        Aqm::CodelAf(keys) => Law::CodelAf(codel_af(keys, profile)),
         Aqm::Pie(keys) => Law::Pie(PieConfig {
             target: Nanos::from_micros(keys.target_us),
             tupdate: Nanos::from_micros(keys.tupdate_us),
@@ -107,7 +114,25 @@ fn law(profile: &model::Profile) -> Option<Law> {
             max_increase: keys.max_increase,
             max_guard: Nanos::from_micros(keys.max_guard_us),
         }),
-        _ => return None,
+        Aqm::CurvyRed(keys) => Law::CurvyRed(CurvyRedConfig {
+            k_prime: keys.k_prime,
+            tshift: Nanos::from_micros(keys.tshift_us),
+            g_c: keys.g_c,
+            s_c: keys.s_c,
+            min_th: Nanos::from_micros(keys.min_th_us),
+            t: Nanos::from_micros(keys.t_us),
+            u: keys.u,
+        }),
+        Aqm::Cake(keys) => Law::Cake(CakeConfig {
+            tins: match keys.tins {
+                profile::Tins::BestEffort => aqm::Tins::BestEffort,
+                profile::Tins::Diffserv4 => aqm::Tins::Diffserv4,
+            },
+            host_fairness: keys.host_fairness == HostFairness::TripleIsolate,
+            rtt: Nanos::from_micros(keys.rtt_us),
+            mtu,
+        }),
+        Aqm::DualPi2(_) | Aqm::Pi2(_) | Aqm::Fifo => return None,
     })
 }
 
@@ -118,4 +143,16 @@ fn codel(keys: &profile::Codel, mtu: u32) -> CodelConfig {
 
 fn fq(keys: &profile::Fq) -> FqConfig {
     FqConfig { flows: keys.flows, quantum: keys.quantum_bytes, flow_limit_packets: keys.flow_limit_packets }
+}
+
+fn codel_af(keys: &profile::CodelAf, profile: &model::Profile) -> CodelAfConfig {
+    let defaults = CodelAfConfig::default();
+    CodelAfConfig {
+        target: Nanos::from_micros(keys.codel.target_us),
+        interval: Nanos::from_micros(keys.codel.interval_us),
+        limit_packets: profile.limit_packets.map_or(defaults.limit_packets, |limit| limit.min(1 << 20)),
+        sparse: keys.sparse,
+        mtu: profile.mtu,
+        ..defaults
+    }
 }

@@ -12,19 +12,21 @@
 mod changes;
 mod lane;
 mod managed;
+mod protected;
 mod record;
 mod tally;
 mod visit;
 
 use std::sync::Arc;
 
-use aqm::{BitsPerSec, Nanos, Queue, Stamp};
+use aqm::{BitsPerSec, Nanos, Queue, QueueProtection, Stamp};
 use mem::HugeSlice;
 
 use crate::banks::{PiBanks, local_capacity};
 use crate::budget::Budget;
 use crate::change::{Direction, QueueKind};
 use crate::counters::{DropReason, RingDrops, ShardCounters};
+use crate::discipline::State;
 use crate::overhead::{PORT_FRAME_OVERHEAD, line_bytes};
 use crate::packet::{Meta, Packet, PortId, QueueId};
 use crate::port::PortShared;
@@ -100,6 +102,7 @@ pub struct Shard<P: Packet> {
     budget: Budget,
     tally: Tally,
     managed: Slab<Managed<P::Fifo>>,
+    protections: Slab<QueueProtection>,
     reserved: Vec<Reserved>,
     queued: u64,
     /// Ids of subscribers with packets, by direction.
@@ -132,6 +135,7 @@ impl<P: Packet> Shard<P> {
             budget: Budget::new(options.buffers),
             tally: Tally::new(Arc::clone(&options.counters), ids),
             managed: Slab::new(),
+            protections: Slab::new(),
             reserved: Vec::with_capacity(RESERVED_PER_PORT * options.ports.len()),
             queued: 0,
             waiting: [0; 2],
@@ -184,8 +188,8 @@ impl<P: Packet> Shard<P> {
         self.now = self.now.max(now);
         let meta = packet.meta();
         match self.judge(now, &packet, meta) {
-            Ok(admitted) if self.records[admitted.local].aqm.is_managed() => {
-                self.accept_managed(packet, admitted);
+            Ok(admitted) if self.records[admitted.local].aqm.is_special() => {
+                self.accept_special(packet, admitted);
             }
             Ok(admitted) => {
                 self.tally.arrived(admitted.whose, meta.ecn);
@@ -194,6 +198,19 @@ impl<P: Packet> Shard<P> {
             Err((whose, reason)) => {
                 self.tally.arrived(whose, meta.ecn);
                 self.tally.dropped(whose, reason, meta.ecn);
+            }
+        }
+    }
+
+    /// A packet comes to an id whose state is in a slab.
+    #[inline(never)]
+    fn accept_special(&mut self, packet: P, admitted: Admitted) {
+        match self.records[admitted.local].aqm {
+            State::Managed(place) => self.accept_managed(packet, &admitted, place),
+            State::Protected(_, place) => self.accept_protected(packet, admitted, place),
+            State::None | State::DualPi2(_) => {
+                self.tally.arrived(admitted.whose, packet.meta().ecn);
+                self.accept(self.now, packet, admitted);
             }
         }
     }

@@ -4,7 +4,7 @@
 mod common;
 
 use aqm::{Ecn, Nanos, Stamp};
-use common::{DUALPI2, FIFO, LINUX, MANAGED, Offer, PI2, Rig, Setup};
+use common::{DUALPI2, FIFO, LINUX, MANAGED, Offer, PI2, PROTECTED, Rig, Setup};
 use engine::PortId;
 
 /// A millisecond of overload for every id, with PI passes, changes of rate and a link that goes and comes.
@@ -29,7 +29,7 @@ fn busy_millisecond(rig: &mut Rig, step: u32) {
 }
 
 fn profile(id: u32) -> u16 {
-    let plain = [DUALPI2, FIFO, LINUX, PI2];
+    let plain = [DUALPI2, FIFO, LINUX, PI2, PROTECTED];
     let all = plain.iter().chain(&MANAGED);
     all.clone().nth(id as usize % all.count()).copied().unwrap_or(DUALPI2)
 }
@@ -41,11 +41,11 @@ fn a_busy_shard_allocates_nothing() {
         rig.create(id, 20_000_000, profile(id));
     }
     // the rig's own queues are deques that grow until they have seen their fill
-    for step in 0..2_000 {
+    for step in 0..6_000 {
         busy_millisecond(&mut rig, step);
     }
     let counted = allocation_counter::measure(|| {
-        for step in 2_000..3_000 {
+        for step in 6_000..7_000 {
             busy_millisecond(&mut rig, step);
         }
     });

@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 
 use aqm::{Ecn, Nanos};
 use common::{
-    CODEL, CODEL_SHORT, DUALPI2, FIFO, FQ, FQ_CODEL, MANAGED, Offer, PIE, Rig, Setup, TestPacket, profiles,
+    CODEL, CODEL_SHORT, DUALPI2, FIFO, FQ, FQ_CODEL, MANAGED, Offer, PIE, PROTECTED, Rig, Setup, TestPacket,
+    profiles,
 };
 use engine::{DropReason, PortId, QueueId};
 
@@ -119,7 +120,7 @@ fn a_limit_that_shrinks_drops_nothing_that_waits() {
 
 #[test]
 fn packets_survive_any_change_of_profile_in_the_order_they_came() {
-    let all: Vec<u16> = MANAGED.into_iter().chain([DUALPI2, FIFO]).collect();
+    let all: Vec<u16> = MANAGED.into_iter().chain([DUALPI2, FIFO, PROTECTED]).collect();
     for &from in &all {
         for &to in &all {
             let mut rig = rig_with(100_000_000, from);
@@ -264,12 +265,46 @@ fn the_switches_of_ecn_make_not_ect_of_what_they_turn_off() {
 }
 
 #[test]
+fn queue_protection_sends_the_flow_that_builds_l_to_c() {
+    let run = |profile: u16| {
+        let mut rig = rig_with(20_000_000, profile);
+        let mut delay = Nanos::ZERO;
+        for step in 0..2_000_u32 {
+            // 24 Mb/s of flow 1, 0.6 Mb/s of flow 2
+            rig.offer(Offer { ecn: Ecn::Ect1, flow: 1, ..Offer::new(0, 1_500) });
+            if step % 4 == 0 {
+                rig.offer(Offer { ecn: Ecn::Ect1, flow: 2, ..Offer::new(0, 150) });
+            }
+            if step % 32 == 0 {
+                rig.tick();
+            }
+            let end = rig.now + Nanos::from_micros(500);
+            rig.run_events(end, |now, packet| {
+                if packet.flow == 2 && step > 1_000 {
+                    delay = delay.max(aqm::Stamp::at(now).since(engine::Packet::meta(packet).arrival));
+                }
+            });
+        }
+        rig.check_ids(1);
+        let snapshot = rig.shards[0].snapshot(QueueId(0)).expect("live");
+        (delay, snapshot.classic.counters.arrived_packets(), snapshot.l4s.counters.arrived_packets())
+    };
+    let (unprotected, in_c, _) = run(DUALPI2);
+    assert_eq!(in_c, 0);
+    let (protected, in_c, in_l) = run(PROTECTED);
+    assert!(in_c > 300 && in_l > 500, "{in_c} sanctioned, {in_l} not");
+    assert!(protected < unprotected, "the other flow waits {protected:?} at most, without {unprotected:?}");
+}
+
+#[test]
 fn memory_is_that_of_the_state_and_no_other_profile_pays() {
     let profiles = profiles();
     let memory = |index| profiles.memory::<TestPacket>(index).expect("it is there");
     let plain = memory(DUALPI2);
     assert_eq!(plain.discipline, 0);
     assert_eq!(plain, memory(FIFO));
+    let protected = memory(PROTECTED);
+    assert!((500..600).contains(&protected.discipline), "{protected:?}");
     for profile in MANAGED {
         let own = memory(profile);
         assert!(own.discipline > 0, "profile {profile}");

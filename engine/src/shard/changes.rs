@@ -174,6 +174,7 @@ impl<P: Packet> Shard<P> {
     /// The id is no longer in use; what waits is dropped as `removed`.
     fn remove(&mut self, local: usize) {
         self.discard_managed(local, DropReason::Removed);
+        self.unprotect(local);
         for queue in Queue::BOTH {
             while self.discard(local, queue, DropReason::Removed) {}
         }

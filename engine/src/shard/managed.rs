@@ -9,7 +9,7 @@
 //! (and `sent`) or by `removed`. A limit is held by shedding no more than a packet brought, so that a limit which has
 //! shrunk drops nothing that was there.
 
-use aqm::{Arrival, Arriving, Cause, Ecn, Leaving, Qdisc, Queue, Verdict};
+use aqm::{Arrival, Arriving, Cause, Ecn, Leaving, Qdisc, Queue, QueueProtection, Verdict};
 
 use super::tally::Whose;
 use super::visit::{Call, End, VISIT_DROPS, VISIT_PACKETS, units};
@@ -124,6 +124,12 @@ impl<P: Packet> Shard<P> {
         if record.kind == QueueKind::Control || record.aqm.is_managed() {
             return;
         }
+        if let (State::DualPi2(aqm), Some(config)) = (record.aqm, params.protection) {
+            let protection = QueueProtection::new(config).ok();
+            if let Some(place) = protection.and_then(|protection| self.protections.insert(protection)) {
+                record.aqm = State::Protected(aqm, place);
+            }
+        }
         if let Discipline::Managed(recipe) = &params.discipline
             && let Ok(qdisc) = recipe.build(seed)
             && let Some(place) = self.managed.insert(Managed::new(qdisc, recipe.view))
@@ -135,6 +141,7 @@ impl<P: Packet> Shard<P> {
     /// Before an id takes `profile`: where a managed discipline goes or comes, takes out what waits in C, oldest first,
     /// and gives back the state.
     pub(super) fn unmanage(&mut self, local: usize, profile: u16) -> Vec<P> {
+        self.unprotect(local);
         let record = &self.records[local];
         let comes = self
             .options
@@ -186,12 +193,8 @@ impl<P: Packet> Shard<P> {
     }
 
     /// A packet comes to a managed discipline.
-    #[inline(never)]
-    pub(super) fn accept_managed(&mut self, packet: P, admitted: Admitted) {
-        let Admitted { local, whose, bytes, lane } = admitted;
-        let State::Managed(place) = self.records[local].aqm else {
-            return;
-        };
+    pub(super) fn accept_managed(&mut self, packet: P, admitted: &Admitted, place: Slot) {
+        let &Admitted { local, whose, bytes, lane } = admitted;
         self.tally.arrived(whose, packet.meta().ecn);
         let was_idle = self.records[local].packets() == 0;
         self.offer(local, place, packet, bytes, whose, bytes);

@@ -15,7 +15,8 @@ use engine::{
     QueueId, QueueKind, QueueSpec, RingDrops, Shard, ShardCounters, ShardOptions,
 };
 use model::profile::{
-    Aqm, Cells, Cocoa, Codel, Compat, DualPi2, Fq, FqCodel, Native, Overhead, Overload, Pie, Profile,
+    Aqm, Cake, Cells, Cocoa, Codel, CodelAf, Compat, CurvyRed, DualPi2, Fq, FqCodel, Native, Overhead,
+    Overload, Pie, Profile, Tins,
 };
 
 /// How many packets are alive, and how many buffers they hold.
@@ -137,13 +138,19 @@ pub(crate) const CODEL_SHORT: u16 = 8;
 pub(crate) const PIE: u16 = 9;
 pub(crate) const FQ: u16 = 10;
 pub(crate) const FQ_CODEL: u16 = 11;
-pub(crate) const COCOA: u16 = 12;
-pub(crate) const CODEL_NO_L4S: u16 = 13;
-pub(crate) const RAW_FQ: u16 = 14;
+pub(crate) const CAKE: u16 = 12;
+pub(crate) const COCOA: u16 = 13;
+pub(crate) const CURVY_RED: u16 = 14;
+pub(crate) const PROTECTED: u16 = 15;
+pub(crate) const CODEL_NO_L4S: u16 = 16;
+pub(crate) const RAW_FQ: u16 = 17;
+pub(crate) const CODEL_AF: u16 = 18;
+pub(crate) const CODEL_AF_SPARSE: u16 = 19;
 /// Those of managed disciplines.
-pub(crate) const MANAGED: [u16; 6] = [CODEL, CODEL_SHORT, PIE, FQ, FQ_CODEL, COCOA];
+pub(crate) const MANAGED: [u16; 10] =
+    [CODEL, CODEL_SHORT, PIE, FQ, FQ_CODEL, CAKE, COCOA, CURVY_RED, CODEL_AF, CODEL_AF_SPARSE];
 /// How many there are.
-pub(crate) const PROFILES: u16 = 15;
+pub(crate) const PROFILES: u16 = 20;
 
 pub(crate) const ETHERNET: Overhead = Overhead { bytes: 38, mpu: 84, cells: Cells::None };
 pub(crate) const RAW: Overhead = Overhead { bytes: 0, mpu: 0, cells: Cells::None };
@@ -197,8 +204,16 @@ pub(crate) fn profiles() -> Profiles {
         ("j-pie", profile(Aqm::Pie(Pie::default()), ETHERNET)),
         ("k-fq", profile(Aqm::Fq(Fq::default()), ETHERNET)),
         ("l-fq-codel", profile(Aqm::FqCodel(FqCodel { flows: 16, ..FqCodel::default() }), ETHERNET)),
+        ("m-cake", profile(Aqm::Cake(Cake { tins: Tins::Diffserv4, ..Cake::default() }), ETHERNET)),
         ("n-cocoa", profile(Aqm::Cocoa(Cocoa::default()), ETHERNET)),
+        ("o-curvy-red", profile(Aqm::CurvyRed(CurvyRed::default()), ETHERNET)),
+        ("p-protected", profile(Aqm::DualPi2(DualPi2 { queue_protection: true, ..dualpi2() }), ETHERNET)),
         ("q-no-l4s", Profile { l4s: false, ..profile(Aqm::Codel(Codel::default()), ETHERNET) }),
+        ("s-codel-af", profile(Aqm::CodelAf(CodelAf::default()), ETHERNET)),
+        (
+            "t-codel-af-sparse",
+            profile(Aqm::CodelAf(CodelAf { sparse: true, ..CodelAf::default() }), ETHERNET),
+        ),
         ("r-raw-fq", profile(Aqm::Fq(Fq { flow_limit_packets: 1_000_000, ..Fq::default() }), RAW)),
     ];
     let map: BTreeMap<_, _> = list.into_iter().map(|(name, profile)| (name.to_string(), profile)).collect();

@@ -43,6 +43,8 @@ fn any_other_aqm() -> impl Strategy<Value = String> {
         Just("aqm = \"fifo\"\n".to_owned()),
         pie,
         codel().prop_map(|(target, interval)| format!("aqm = \"codel\"\n{target}{interval}")),
+        codel()
+            .prop_map(|(target, interval)| format!("aqm = \"codel_af\"\n{target}{interval}sparse = true\n")),
         fq_codel,
         plain,
         cocoa,

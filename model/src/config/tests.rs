@@ -245,7 +245,7 @@ fn problems_of_all_tables_are_told_at_once_in_the_order_of_lines() {
     let expected = [
         "2: store.pth: unknown key; did you mean \"path\"?",
         "4: profile.a.aqm: \"red\" is not an AQM (available: dualpi2, pi2, pie, codel, \
-         fq_codel, fq, cake, cocoa, curvy_red, fifo)",
+         fq_codel, fq, cake, cocoa, curvy_red, codel_af, fifo)",
         "6: profile.b.target_us: 0 is not an integer from 1 to 60000000",
         "7: profile.b.taget_us: unknown key; did you mean \"target_us\"?",
         "9: dataplane.seed: -1 is not an integer from 0 to 9223372036854775807",

@@ -7,8 +7,8 @@ use serde_json::{Map, Value, json};
 
 use super::{Classify, Config, Dataplane, HugePages, Lcore, Lcores, Port, Role, Unknown};
 use crate::profile::{
-    Aqm, Cake, Cells, Cocoa, Codel, Compat, CurvyRed, DualPi2, Fq, FqCodel, HostFairness, Native, Overload,
-    Pie, Profile, Tins,
+    Aqm, Cake, Cells, Cocoa, Codel, CodelAf, Compat, CurvyRed, DualPi2, Fq, FqCodel, HostFairness, Native,
+    Overload, Pie, Profile, Tins,
 };
 
 impl Config {
@@ -128,6 +128,7 @@ fn profile_value(profile: &Profile) -> Value {
         Aqm::Cake(cake) => self::cake(cake),
         Aqm::Cocoa(cocoa) => self::cocoa(cocoa),
         Aqm::CurvyRed(curvy_red) => self::curvy_red(curvy_red),
+        Aqm::CodelAf(codel_af) => self::codel_af(codel_af),
         Aqm::Fifo => json!({}),
     };
     let common = json!({
@@ -189,6 +190,14 @@ fn pie(pie: &Pie) -> Value {
 
 fn codel(codel: &Codel) -> Value {
     json!({ "target_us": codel.target_us, "interval_us": codel.interval_us })
+}
+
+fn codel_af(codel_af: &CodelAf) -> Value {
+    json!({
+        "target_us": codel_af.codel.target_us,
+        "interval_us": codel_af.codel.interval_us,
+        "sparse": codel_af.sparse,
+    })
 }
 
 fn fq_codel(fq_codel: &FqCodel) -> Value {

@@ -8,7 +8,7 @@ mod queues;
 
 pub mod overhead;
 
-pub use queues::{Cake, Cocoa, Codel, CurvyRed, Fq, FqCodel, HostFairness, Pie, Tins};
+pub use queues::{Cake, Cocoa, Codel, CodelAf, CurvyRed, Fq, FqCodel, HostFairness, Pie, Tins};
 
 /// Longest `limit_us`. Where it is the default (`compat = "linux"`, which limits packets alone) it stands for none:
 /// at 400 Gb/s its product with the rate still fits 64 bits.
@@ -72,6 +72,8 @@ pub enum Aqm {
     Cocoa(Cocoa),
     /// DualQ Coupled Curvy RED (RFC 9332 B).
     CurvyRed(CurvyRed),
+    /// CoDel with approximate fairness (draft-morton-tsvwg-codel-approx-fair).
+    CodelAf(CodelAf),
     /// Tail drop only.
     Fifo,
 }
@@ -89,6 +91,7 @@ impl Aqm {
             Self::Cake(_) => "cake",
             Self::Cocoa(_) => "cocoa",
             Self::CurvyRed(_) => "curvy_red",
+            Self::CodelAf(_) => "codel_af",
             Self::Fifo => "fifo",
         }
     }

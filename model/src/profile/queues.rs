@@ -46,6 +46,15 @@ impl Default for Codel {
     }
 }
 
+/// Keys of `codel_af`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CodelAf {
+    /// Target and interval.
+    pub codel: Codel,
+    /// Flows that hold no packet go first (draft-morton-tsvwg-cheap-nasty-queueing).
+    pub sparse: bool,
+}
+
 /// Keys of `fq_codel`; defaults of RFC 8290 section 5.2.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FqCodel {

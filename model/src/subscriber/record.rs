@@ -346,7 +346,7 @@ impl Checks {
         match value {
             Some(rate) if (MIN_RATE_BPS..=MAX_RATE_BPS).contains(&rate) => return rate,
             Some(rate) => {
-                self.fail(field, format!("{rate} is not from {MIN_RATE_BPS} to {MAX_RATE_BPS} b/s"))
+                self.fail(field, format!("{rate} is not from {MIN_RATE_BPS} to {MAX_RATE_BPS} b/s"));
             }
             None => self.fail(field, "is missing"),
         }

@@ -11,10 +11,7 @@ use crate::problem::Problems;
 use crate::profile::{Aqm, Cells, MAX_LIMIT_US, Overhead, Profile, overhead};
 
 /// AQMs there are.
-const AVAILABLE: &str = "dualpi2, pi2, pie, codel, fq_codel, fq, cake, cocoa, curvy_red, fifo";
-/// AQMs of the interface that cannot be built, each with the reason.
-const UNAVAILABLE: [(&str, &str); 1] =
-    [("codel_af", "its authors have published results but no definition to build it from")];
+const AVAILABLE: &str = "dualpi2, pi2, pie, codel, fq_codel, fq, cake, cocoa, curvy_red, codel_af, fifo";
 
 /// Longest time any key of an AQM may name: a minute.
 const MAX_TIME_US: u64 = 60_000_000;
@@ -74,14 +71,10 @@ fn with_aqm(keys: &mut Keys<'_>) -> Option<Profile> {
         "cake" => Aqm::Cake(queues::cake(keys)),
         "cocoa" => Aqm::Cocoa(queues::cocoa(keys)),
         "curvy_red" => Aqm::CurvyRed(queues::curvy_red(keys)),
+        "codel_af" => Aqm::CodelAf(queues::codel_af(keys)),
         "fifo" => Aqm::Fifo,
         _ => {
-            let known = UNAVAILABLE.iter().find(|(unavailable, _)| *unavailable == name);
-            let why = known.map_or_else(
-                || format!("\"{name}\" is not an AQM (available: {AVAILABLE})"),
-                |(_, why)| format!("\"{name}\" is not available: {why} (available: {AVAILABLE})"),
-            );
-            keys.fail("aqm", why);
+            keys.fail("aqm", format!("\"{name}\" is not an AQM (available: {AVAILABLE})"));
             return None;
         }
     };

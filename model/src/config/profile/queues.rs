@@ -2,7 +2,7 @@
 //! Keys of the AQMs beside `dualpi2` and `pi2`.
 
 use crate::config::reader::Keys;
-use crate::profile::{Cake, Cocoa, Codel, CurvyRed, Fq, FqCodel, HostFairness, Pie, Tins};
+use crate::profile::{Cake, Cocoa, Codel, CodelAf, CurvyRed, Fq, FqCodel, HostFairness, Pie, Tins};
 
 /// Longest delay: what 32 bits of nanoseconds hold.
 const MAX_DELAY_US: u64 = 4_294_000;
@@ -35,6 +35,10 @@ pub(super) fn codel(keys: &mut Keys<'_>) -> Codel {
         keys.fail("target_us", format!("is longer than the interval, {} us", codel.interval_us));
     }
     codel
+}
+
+pub(super) fn codel_af(keys: &mut Keys<'_>) -> CodelAf {
+    CodelAf { codel: codel(keys), sparse: keys.boolean("sparse").unwrap_or(false) }
 }
 
 pub(super) fn fq_codel(keys: &mut Keys<'_>) -> FqCodel {
