@@ -2,13 +2,15 @@
 //! `sluice check FILE`: validates a configuration or a subscriber file, told apart by content.
 //!
 //! Every problem has a line of its own on stderr, `file:line: key: message`; a good file gets a short summary on
-//! stdout. Nothing is opened or changed but the file itself.
+//! stdout, for a configuration with the memory that a subscriber of each profile takes. Nothing is opened or changed but the file itself.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context;
+use dataplane::MbufPacket;
+use engine::{IdMemory, Profiles};
 use model::Config;
 use model::import::{self, Content, Imported};
 
@@ -47,18 +49,37 @@ fn verdict(name: &str, bytes: &[u8]) -> Result<String, String> {
     // What is no UTF-8 is left to the importer, which says where.
     if std::str::from_utf8(bytes).is_ok() && import::detect(text) == Content::Config {
         let config = Config::parse(name, text).map_err(lines)?;
-        return Ok(config_summary(name, &config));
+        return config_summary(name, &config);
     }
     let imported = import::read(name, bytes, &import::Options::default()).map_err(lines)?;
     Ok(import_summary(name, &imported))
 }
 
-fn config_summary(name: &str, config: &Config) -> String {
-    format!(
+fn config_summary(name: &str, config: &Config) -> Result<String, String> {
+    let profiles = Profiles::new(&config.profiles).map_err(|error| format!("{name}: {error}\n"))?;
+    let mut summary = format!(
         "{name}: a good configuration: {}, {}, {}\n",
         count(config.ports.len(), "port"),
         count(config.profiles.len(), "profile"),
         count(config.subscribers.len(), "subscriber"),
+    );
+    for (profile, keys) in &config.profiles {
+        if let Some(memory) = profiles.index(profile).and_then(|index| profiles.memory::<MbufPacket>(index)) {
+            summary += &memory_line(profile, keys.aqm.name(), memory);
+        }
+    }
+    Ok(summary)
+}
+
+/// A subscriber's memory: two queue ids.
+fn memory_line(profile: &str, aqm: &str, memory: IdMemory) -> String {
+    format!(
+        "profile {profile}: {aqm}, {} bytes a subscriber: records {}, counters {}, PI banks {}, discipline {}\n",
+        2 * memory.total(),
+        2 * memory.record,
+        2 * memory.counters,
+        2 * memory.banks,
+        2 * memory.discipline,
     )
 }
 
@@ -80,11 +101,43 @@ mod tests {
 
     #[test]
     fn a_good_configuration_is_summed_up() {
-        let text = b"[profile.gold]\n[[subscriber]]\nid=\"a\"\ndown_bps=64000\nup_bps=64000\nmatch={ipv4=[\"10.0.0.1\"]}\n";
-        assert_eq!(
-            verdict("f", text).unwrap(),
-            "f: a good configuration: 0 ports, 2 profiles, 1 subscriber\n"
-        );
+        let text = b"[profile.gold]\naqm = \"fq_codel\"\n[[subscriber]]\nid=\"a\"\ndown_bps=64000\nup_bps=64000\nmatch={ipv4=[\"10.0.0.1\"]}\n";
+        let summary = verdict("f", text).unwrap();
+        let lines: Vec<_> = summary.lines().collect();
+        assert_eq!(lines[0], "f: a good configuration: 0 ports, 2 profiles, 1 subscriber");
+        assert_eq!(lines.len(), 3, "{summary}");
+        assert!(lines[1].starts_with("profile default: dualpi2, "), "{summary}");
+        assert!(lines[2].starts_with("profile gold: fq_codel, "), "{summary}");
+    }
+
+    /// The numbers of a line: the total and its parts.
+    fn memory(summary: &str, profile: &str) -> (u64, [u64; 4]) {
+        let start = format!("profile {profile}: ");
+        let line = summary.lines().find(|line| line.starts_with(&start)).unwrap();
+        let line = line.trim_start_matches(&start);
+        let words = line.split([' ', ',']);
+        let numbers: Vec<u64> = words.filter_map(|word| word.parse().ok()).collect();
+        let [total, parts @ ..] = numbers.as_slice() else { panic!("{line}") };
+        (*total, parts.try_into().unwrap())
+    }
+
+    #[test]
+    fn the_memory_of_a_subscriber_is_told_by_profile() {
+        let text =
+            b"[profile.a]\naqm = \"fq\"\n[profile.b]\naqm = \"fifo\"\n[profile.c]\nqueue_protection = true\n\
+                     [profile.d]\naqm = \"codel\"\n[profile.e]\ntupdate_us = 5000\n";
+        let summary = verdict("f", text).unwrap();
+        for profile in ["default", "a", "b", "c", "d", "e"] {
+            let (total, parts) = memory(&summary, profile);
+            assert_eq!(total, parts.iter().sum::<u64>(), "{profile}");
+            assert_eq!(parts[0], 256, "two hot records of two cache lines");
+        }
+        let own = |profile| memory(&summary, profile).1[3];
+        assert_eq!((own("default"), own("b"), own("e")), (0, 0, 0));
+        // 1,024 FIFOs of an mbuf list and a count, both ways
+        assert!(own("a") > 2 * 1_024 * 12, "{summary}");
+        assert!((1_000..1_200).contains(&own("c")), "{summary}");
+        assert!((1..1_000).contains(&own("d")), "{summary}");
     }
 
     #[test]

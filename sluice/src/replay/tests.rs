@@ -158,6 +158,47 @@ fn classic_overload_is_answered_by_drops_and_everything_is_counted() {
 }
 
 #[test]
+fn every_aqm_replays_a_capture_and_has_all_in_classic() {
+    let names = ["pi2", "pie", "codel", "fq_codel", "fq", "cake", "cocoa", "curvy_red", "codel_af", "fifo"];
+    // 2 s at 13.9 Mb/s into 10, of two hosts and every codepoint
+    let mut records: Vec<_> = Vec::new();
+    for n in 0..2_264_u64 {
+        let mut packet = udp4([100, 64, 0, 1], (n % 4) as u8, PAYLOAD);
+        // source port
+        packet[35] = (n % 3) as u8;
+        records.push(record(n * 883_392, packet));
+    }
+    for name in names {
+        let config = format!(
+            "[profile.default]\naqm = \"{name}\"\n{}",
+            subscriber("a", 10_000_000, "ipv4 = [\"100.64.0.1\"]")
+        );
+        let Outcome { out, report } = down(&config, &records);
+        let stats = &report["subscribers"]["a"]["down"];
+        let (l4s, classic) = (&stats["l4s"], &stats["classic"]);
+        for key in ["arrived", "forwarded", "marked", "queued"] {
+            assert_eq!(number(&l4s[key]), 0, "{name}: {key}");
+        }
+        assert_eq!(number(&classic["arrived"]), 2_264, "{name}");
+        assert_eq!(number(&classic["forwarded"]), out.len() as u64, "{name}");
+        let drops = ["dropped_ect", "dropped_not_ect", "dropped_tail"].map(|key| number(&classic[key]));
+        assert_eq!(2_264, out.len() as u64 + drops.iter().sum::<u64>(), "{name}: {classic}");
+        assert!(drops.iter().sum::<u64>() > 0, "{name}: {classic}");
+        // what is marked is what was counted, with a good checksum; what is not is untouched
+        let ce = out.iter().filter(|(_, data, _)| ecn_of(data) == 3).count() as u64;
+        let came = records.iter().filter(|record| ecn_of(&record.data) == 3).count() as u64;
+        let marked = number(&classic["marked"]);
+        assert!(ce <= came + marked && ce >= marked, "{name}: {ce} CE, {marked} marked");
+        assert_eq!(marked == 0, ["fq", "cocoa", "fifo"].contains(&name), "{name}: {marked} marked");
+        let seconds = (out.last().unwrap().0.0 - out[0].0.0) as f64 / 1e9;
+        let rate = out.len() as f64 * 1538.0 * 8.0 / seconds;
+        assert!((rate / 10e6 - 1.0).abs() < 0.01, "{name}: {rate}");
+        let again = down(&config, &records);
+        assert_eq!((again.out, again.report), (out, report), "{name}: the same again");
+    }
+}
+
+#[test]
 fn the_same_input_and_seed_give_the_same_bytes_and_another_seed_others() {
     let records: Vec<_> = stream(3000, 500_000, &udp4([100, 64, 0, 1], 1, PAYLOAD));
     let subscriber = subscriber("a", 20_000_000, "ipv4 = [\"100.64.0.1\"]");
