@@ -61,9 +61,9 @@ pub struct Match {
 /// A VLAN pair, or an outer VLAN with all inside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Vlan {
-    /// Outer VLAN id, 0 to 4094.
+    /// Outer VLAN id, 1 to 4094.
     pub outer: u16,
-    /// Inner VLAN id.
+    /// Inner VLAN id, 1 to 4094.
     pub inner: Option<u16>,
 }
 

@@ -6,6 +6,7 @@
 
 use std::fmt;
 use std::marker::PhantomData;
+use std::ops::RangeInclusive;
 
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, Error, MapAccess, Unexpected, Visitor};
@@ -17,10 +18,10 @@ use super::text::{check_id, check_name, parse_ipv4, parse_ipv6};
 use super::{DEFAULT_PROFILE, MAX_RATE_BPS, MIN_RATE_BPS, MacAddr, Match, Pppoe, Subscriber, Vlan};
 use crate::problem::{FieldError, RecordError};
 
-/// Highest VLAN id; 4095 is reserved (IEEE 802.1Q table 9-2).
-const MAX_VLAN: u64 = 4094;
-/// Highest PPPoE session id; 0 is discovery and 0xffff reserved (RFC 2516 section 4).
-const MAX_SESSION: u64 = 65_534;
+/// VLAN ids that name a VLAN (IEEE 802.1Q table 9-2): 0 only marks a priority, 4095 is reserved.
+const VLANS: RangeInclusive<u64> = 1..=4094;
+/// PPPoE session ids; 0 is discovery and 0xffff reserved (RFC 2516 section 4).
+const SESSIONS: RangeInclusive<u64> = 1..=65_534;
 /// After so many problems of one record nobody reads on.
 const MOST_ERRORS: usize = 20;
 
@@ -353,10 +354,12 @@ impl Checks {
         0
     }
 
-    fn number(&mut self, field: &str, value: Option<u64>, least: u64, most: u64) -> u16 {
+    fn number(&mut self, field: &str, value: Option<u64>, range: &RangeInclusive<u64>) -> u16 {
         match value {
-            Some(number) if (least..=most).contains(&number) => return u16::try_from(number).unwrap_or(0),
-            Some(number) => self.fail(field, format!("{number} is not from {least} to {most}")),
+            Some(number) if range.contains(&number) => return u16::try_from(number).unwrap_or(0),
+            Some(number) => {
+                self.fail(field, format!("{number} is not from {} to {}", range.start(), range.end()));
+            }
             None => self.fail(field, "is missing"),
         }
         0
@@ -425,11 +428,11 @@ fn validate_match(raw: RawMatch, checks: &mut Checks) -> Match {
         ipv4: checks.prefixes("match.ipv4", raw.ipv4, parse_ipv4),
         ipv6: checks.prefixes("match.ipv6", raw.ipv6, parse_ipv6),
         vlan: raw.vlan.map(|vlan| Vlan {
-            outer: checks.number("match.vlan.outer", vlan.outer, 0, MAX_VLAN),
-            inner: vlan.inner.map(|inner| checks.number("match.vlan.inner", Some(inner), 0, MAX_VLAN)),
+            outer: checks.number("match.vlan.outer", vlan.outer, &VLANS),
+            inner: vlan.inner.map(|inner| checks.number("match.vlan.inner", Some(inner), &VLANS)),
         }),
         pppoe: raw.pppoe.map(|pppoe| Pppoe {
-            session: checks.number("match.pppoe.session", pppoe.session, 1, MAX_SESSION),
+            session: checks.number("match.pppoe.session", pppoe.session, &SESSIONS),
             mac: pppoe.mac.and_then(|text| station(&text, checks)),
         }),
         port: raw.port,

@@ -30,13 +30,13 @@ fn the_record_of_the_contract_comes_back_as_it_went_in() {
 
 #[test]
 fn what_may_be_left_out_has_its_default() {
-    let json = br#"{"id":"a","down_bps":64000,"up_bps":400000000000,"match":{"vlan":{"outer":0}}}"#;
+    let json = br#"{"id":"a","down_bps":64000,"up_bps":400000000000,"match":{"vlan":{"outer":1}}}"#;
     let subscriber = Subscriber::from_json(json).unwrap();
     assert_eq!(subscriber.profile, "default");
     assert_eq!(subscriber.parent, None);
-    assert_eq!(subscriber.matches.vlan, Some(Vlan { outer: 0, inner: None }));
+    assert_eq!(subscriber.matches.vlan, Some(Vlan { outer: 1, inner: None }));
     let nulls = json!({"id":"a","down_bps":64000,"up_bps":400_000_000_000_u64,"profile":null,"parent":null,
-        "match":{"ipv4":null,"ipv6":[],"vlan":{"outer":0,"inner":null},"pppoe":null,"port":null}});
+        "match":{"ipv4":null,"ipv6":[],"vlan":{"outer":1,"inner":null},"pppoe":null,"port":null}});
     assert_eq!(Subscriber::from_value(&nulls).unwrap(), subscriber);
 }
 
@@ -123,9 +123,12 @@ fn every_wrong_value_is_refused_with_its_field() {
             "match.ipv6[1]: \"2001:db8::1/64\" has host bits set; the prefix is \"2001:db8::/64\"",
         ),
         ("/match/ipv6/1", json!("10.0.0.0/8"), "match.ipv6[1]: \"10.0.0.0/8\" is not an IPv6 prefix"),
-        ("/match/vlan/outer", json!(4095), "match.vlan.outer: 4095 is not from 0 to 4094"),
+        ("/match/vlan/outer", json!(4095), "match.vlan.outer: 4095 is not from 1 to 4094"),
+        ("/match/vlan/outer", json!(0), "match.vlan.outer: 0 is not from 1 to 4094"),
+        ("/match/vlan/inner", json!(0), "match.vlan.inner: 0 is not from 1 to 4094"),
+        ("/match/vlan/inner", json!(4095), "match.vlan.inner: 4095 is not from 1 to 4094"),
         ("/match/vlan/outer", json!(null), "match.vlan.outer: is missing"),
-        ("/match/vlan/inner", json!(70_000), "match.vlan.inner: 70000 is not from 0 to 4094"),
+        ("/match/vlan/inner", json!(70_000), "match.vlan.inner: 70000 is not from 1 to 4094"),
         ("/match/pppoe/session", json!(0), "match.pppoe.session: 0 is not from 1 to 65534"),
         ("/match/pppoe/session", json!(65_535), "match.pppoe.session: 65535 is not from 1 to 65534"),
         (
@@ -152,6 +155,66 @@ fn every_wrong_value_is_refused_with_its_field() {
     ];
     for (pointer, value, expected) in cases {
         assert_eq!(refusal(pointer, value), expected);
+    }
+}
+
+#[test]
+fn vlans_that_frames_can_carry_are_taken_to_the_last() {
+    for vlan in [json!({"outer": 1, "inner": 1}), json!({"outer": 4094, "inner": 4094}), json!({"outer": 1})]
+    {
+        let mut record = record();
+        record["match"]["vlan"] = vlan.clone();
+        assert_eq!(Subscriber::from_value(&record).unwrap().to_value()["match"]["vlan"], vlan);
+    }
+}
+
+#[test]
+fn prefixes_with_a_second_reading_are_refused() {
+    let zeros = ": it has a number with leading zeros";
+    for (text, why) in [
+        ("010.9.0.1/32", zeros),
+        ("10.09.0.1", zeros),
+        ("10.9.0.00/24", zeros),
+        ("10.0.0.0/08", zeros),
+        ("10.0.0.0/+8", ""),
+        ("10.0.0.0/", ""),
+        ("10.0.0.0/8/8", ""),
+        ("10.0.0/24", ""),
+        (" 10.0.0.1", ""),
+        ("0x0a.0.0.1", zeros),
+    ] {
+        let expected = format!("match.ipv4[0]: \"{text}\" is not an IPv4 prefix{why}");
+        assert_eq!(refusal("/match/ipv4/0", json!(text)), expected);
+    }
+    for text in ["2001:db8::/064", "2001:db8::/+64", "2001:00db8::/64", "::ffff:010.0.0.1", "2001:db8::/129"]
+    {
+        let refused = refusal("/match/ipv6/0", json!(text));
+        assert!(refused.contains(&format!("\"{text}\" is not an IPv6 prefix")), "{refused}");
+    }
+    for (list, text) in
+        [("ipv4", "0.0.0.0/0"), ("ipv4", "0.0.0.0"), ("ipv6", "::/0"), ("ipv6", "2001:0db8::/32")]
+    {
+        let mut record = record();
+        record["match"] = json!({list: [text]});
+        Subscriber::from_value(&record).unwrap();
+    }
+}
+
+#[test]
+fn names_that_could_pass_for_others_are_refused() {
+    let controls = ('\0'..='\u{1f}').chain('\u{7f}'..='\u{9f}');
+    let directing =
+        ('\u{202a}'..='\u{202e}').chain('\u{2066}'..='\u{2069}').chain(['\u{61c}', '\u{200e}', '\u{200f}']);
+    for c in controls.chain(directing) {
+        for pointer in ["/id", "/profile", "/match/port"] {
+            let refused = refusal(pointer, json!(format!("cust{c}42")));
+            assert!(refused.contains("control character") && !refused.contains(c), "{c:?}: {refused}");
+        }
+    }
+    for name in ["Zoë", "客户 42", "عميل", "a/b", "👩\u{200d}💻"] {
+        let mut record = record();
+        record["id"] = json!(name);
+        assert_eq!(Subscriber::from_value(&record).unwrap().id, name);
     }
 }
 
