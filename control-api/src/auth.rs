@@ -17,8 +17,8 @@ use subtle::ConstantTimeEq;
 use crate::problem::Problem;
 use crate::server::StartError;
 
-/// A token shorter than this is used, but warned about.
-const SHORT: usize = 16;
+/// Fewest characters of a token: shorter ones can be guessed.
+const LEAST: usize = 16;
 
 /// The bearer token. Never shown.
 pub(crate) struct Token(Vec<u8>);
@@ -41,8 +41,9 @@ impl Token {
         if !token.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(fail("it must be one line of printable ASCII without spaces"));
         }
-        if token.len() < SHORT {
-            tracing::warn!(file = %path.display(), "the API token has fewer than {SHORT} characters");
+        if token.len() < LEAST {
+            let reason = format!("it has {} characters, fewer than {LEAST}", token.len());
+            return Err(fail(&reason));
         }
         warn_if_readable_by_all(path);
         Ok(Self(token.as_bytes().to_vec()))

@@ -76,8 +76,10 @@ pub enum StartError {
         reason: String,
     },
     /// Certificate or key.
-    #[error("api TLS file {path}: {reason}")]
+    #[error("{key} = {path}: {reason}")]
     Tls {
+        /// `api.tls_cert` or `api.tls_key`.
+        key: &'static str,
         /// The file.
         path: PathBuf,
         /// What is wrong.
@@ -101,6 +103,15 @@ pub enum StartError {
 pub struct Server;
 
 impl Server {
+    /// Everything that would keep [`start`](Self::start) from protecting the listener: lacking or bad token,
+    /// certificate, key. Reads those files and opens nothing else.
+    pub fn check(options: &Options) -> Vec<StartError> {
+        match exposed(options) {
+            Ok(()) => [acceptor(options).err(), token(options).err()].into_iter().flatten().collect(),
+            Err(error) => vec![error],
+        }
+    }
+
     /// Replays the store into `shaper`, then listens. Returns when both are done; requests are answered from then
     /// on by threads of its own.
     ///
@@ -203,6 +214,12 @@ fn threads(error: impl std::fmt::Display) -> StartError {
 
 /// Token and TLS of the options; refuses to be reached by others without both.
 fn protection(options: &Options) -> Result<(Option<Token>, Option<TlsAcceptor>), StartError> {
+    exposed(options)?;
+    let tls = acceptor(options)?;
+    Ok((token(options)?, tls))
+}
+
+fn exposed(options: &Options) -> Result<(), StartError> {
     let missing: Vec<_> = [
         ("token_file", options.token_file.is_none()),
         ("tls_cert", options.tls_cert.is_none()),
@@ -214,14 +231,20 @@ fn protection(options: &Options) -> Result<(Option<Token>, Option<TlsAcceptor>),
     if !options.listen.ip().to_canonical().is_loopback() && !missing.is_empty() {
         return Err(StartError::Exposed { listen: options.listen, missing: missing.join(", ") });
     }
-    let tls = match (&options.tls_cert, &options.tls_key) {
-        (Some(cert), Some(key)) => Some(tls::acceptor(cert, key)?),
-        (Some(_), None) => return Err(StartError::HalfTls("tls_key")),
-        (None, Some(_)) => return Err(StartError::HalfTls("tls_cert")),
-        (None, None) => None,
-    };
-    let token = options.token_file.as_deref().map(Token::read).transpose()?;
-    Ok((token, tls))
+    Ok(())
+}
+
+fn acceptor(options: &Options) -> Result<Option<TlsAcceptor>, StartError> {
+    match (&options.tls_cert, &options.tls_key) {
+        (Some(cert), Some(key)) => tls::acceptor(cert, key).map(Some),
+        (Some(_), None) => Err(StartError::HalfTls("tls_key")),
+        (None, Some(_)) => Err(StartError::HalfTls("tls_cert")),
+        (None, None) => Ok(None),
+    }
+}
+
+fn token(options: &Options) -> Result<Option<Token>, StartError> {
+    options.token_file.as_deref().map(Token::read).transpose()
 }
 
 fn bind(listen: SocketAddr) -> Result<TcpListener, StartError> {

@@ -15,28 +15,32 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::server::StartError;
 
+/// The keys that name the files.
+const CERT: &str = "api.tls_cert";
+const KEY: &str = "api.tls_key";
+
 /// Reads both files and checks that they belong together.
 pub(crate) fn acceptor(cert: &Path, key: &Path) -> Result<TlsAcceptor, StartError> {
     let chain = CertificateDer::pem_file_iter(cert)
         .and_then(Iterator::collect::<Result<Vec<_>, _>>)
-        .map_err(|error| fail(cert, &describe(&error, "certificate")))?;
+        .map_err(|error| fail(CERT, cert, &describe(&error, "certificate")))?;
     if chain.is_empty() {
-        return Err(fail(cert, "it holds no PEM certificate"));
+        return Err(fail(CERT, cert, "it holds no PEM certificate"));
     }
-    let secret =
-        PrivateKeyDer::from_pem_file(key).map_err(|error| fail(key, &describe(&error, "private key")))?;
+    let secret = PrivateKeyDer::from_pem_file(key)
+        .map_err(|error| fail(KEY, key, &describe(&error, "private key")))?;
     let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
-        .map_err(|error| fail(cert, &error.to_string()))?
+        .map_err(|error| fail(CERT, cert, &error.to_string()))?
         .with_no_client_auth()
         .with_single_cert(chain, secret)
-        .map_err(|error| fail(key, &format!("it does not fit {}: {error}", cert.display())))?;
+        .map_err(|error| fail(KEY, key, &format!("it does not fit {}: {error}", cert.display())))?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
-fn fail(path: &Path, reason: &str) -> StartError {
-    StartError::Tls { path: PathBuf::from(path), reason: reason.to_owned() }
+fn fail(key: &'static str, path: &Path, reason: &str) -> StartError {
+    StartError::Tls { key, path: PathBuf::from(path), reason: reason.to_owned() }
 }
 
 fn describe(error: &pem::Error, what: &str) -> String {

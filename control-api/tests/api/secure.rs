@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use control_api::{Options, StartError};
+use control_api::{Options, Server, StartError};
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
@@ -127,14 +127,21 @@ fn bad_files_are_named_with_what_is_wrong() {
     let missing = files.folder.path("missing");
     let empty = files.write("empty", "\n");
     let spaced = files.write("spaced", "two words");
-    let cases: [Case; 8] = [
+    let short = files.write("short", "fifteen-letters");
+    let cases: [Case; 10] = [
         (Box::new(|options| options.token_file = Some(missing.clone())), &missing, "No such file"),
         (Box::new(|options| options.token_file = Some(empty.clone())), &empty, "empty"),
         (Box::new(|options| options.token_file = Some(spaced.clone())), &spaced, "one line"),
+        (
+            Box::new(|options| options.token_file = Some(short.clone())),
+            &short,
+            "15 characters, fewer than 16",
+        ),
         (Box::new(|options| options.tls_cert = Some(missing.clone())), &missing, "No such file"),
         (Box::new(|options| options.tls_cert = Some(empty.clone())), &empty, "no PEM certificate"),
         (Box::new(|options| options.tls_cert = Some(files.key.clone())), &files.key, "no PEM certificate"),
         (Box::new(|options| options.tls_key = Some(files.cert.clone())), &files.cert, "no PEM private key"),
+        (Box::new(|options| options.tls_key = Some(other.key.clone())), &other.key, "api.tls_key = "),
         (Box::new(|options| options.tls_key = Some(other.key.clone())), &other.key, "does not fit"),
     ];
     for (change, path, words) in cases {
@@ -146,6 +153,13 @@ fn bad_files_are_named_with_what_is_wrong() {
         assert!(error.contains(&path.display().to_string()) && error.contains(words), "{error}");
         assert!(!error.contains('\n'), "{error}");
     }
+    let mut options = options();
+    files.protect(&mut options);
+    assert!(Server::check(&options).is_empty());
+    (options.token_file, options.tls_cert) = (Some(short), Some(missing));
+    let all: Vec<_> = Server::check(&options).iter().map(ToString::to_string).collect();
+    assert!(all[0].starts_with("api.tls_cert = ") && all[1].starts_with("api.token_file = "), "{all:?}");
+    assert_eq!(all.len(), 2);
     let half = refusal(|options| options.tls_cert = Some(files.cert.clone())).to_string();
     assert!(half.contains("tls_key is missing"), "{half}");
 }
