@@ -47,6 +47,11 @@ pub enum EalError {
     /// A typing mistake, most likely.
     #[error("device \"{device}\": DPDK has no driver of that name; did you mean \"{suggestion}\"?")]
     UnknownVdev { device: String, suggestion: String },
+    /// The kernel's name in place of a vdev's.
+    #[error(
+        "device \"{device}\" is a kernel interface: write device = \"net_af_packet0,iface={device}\", with a number of its own for each port"
+    )]
+    KernelInterface { device: String },
     /// Two ports on one device.
     #[error(
         "device \"{device}\" is given twice: give each vdev a number of its own, as in net_null0 and net_null1"

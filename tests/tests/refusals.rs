@@ -177,7 +177,7 @@ fn a_device_that_is_not_there_is_refused_with_what_to_correct() {
         ("net_af_paket0,iface=lo", ["\"net_af_paket0\"", "did you mean \"net_af_packet0\"?"]),
         ("net_af_packet0,iface=slu-nosuch", ["no network interface \"slu-nosuch\"", "create it or correct"]),
         ("net_af_packet0", ["needs the network interface it opens", "write \"net_af_packet0,iface=NAME\""]),
-        ("net_null1", ["port[1].device", "another port is"]),
+        ("net_null1", ["port[1].device", "is the device of port"]),
     ] {
         core.clone_into(&mut setup.core);
         run_refuses(&folder, &setup, &words);

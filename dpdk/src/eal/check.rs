@@ -192,6 +192,9 @@ fn quoted_after(line: &str, phrase: &str) -> Option<String> {
 }
 
 fn unknown(device: &str) -> EalError {
+    if has_interface(device) {
+        return EalError::KernelInterface { device: device.to_owned() };
+    }
     let stem = device.trim_end_matches(|c: char| c.is_ascii_digit());
     let number = device.strip_prefix(stem).filter(|n| !n.is_empty()).unwrap_or("0");
     let nearest = VDEVS.iter().min_by_key(|known| distance(known, stem)).copied().unwrap_or("net_af_packet");

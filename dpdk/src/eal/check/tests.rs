@@ -178,6 +178,11 @@ fn the_log_of_a_failure_is_read() {
         read("EAL: failed to parse device \"crypto_nul0\"\nEAL: FATAL: Cannot init plugins", ""),
         "device \"crypto_nul0\": DPDK has no driver of that name; did you mean \"net_null0\"?"
     );
+    // every machine has this one
+    assert_eq!(
+        read("EAL: failed to parse device \"lo\"", ""),
+        "device \"lo\" is a kernel interface: write device = \"net_af_packet0,iface=lo\", with a number of its own for each port"
+    );
     assert_eq!(
         read("", "sluice: unrecognized option '--foo'\nUsage: sluice [options]"),
         "EAL does not accept the arguments given to it (--foo): unrecognized option '--foo'; correct eal_args"
