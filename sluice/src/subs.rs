@@ -61,11 +61,11 @@ enum Action {
     SetRate {
         /// Its id
         id: String,
-        /// Rate towards the subscriber
-        #[arg(long, value_name = "N")]
+        /// Rate towards the subscriber in bits per second, or with k, M or G: 50M
+        #[arg(long, value_name = "N", value_parser = parse_rate)]
         down_bps: Option<u64>,
-        /// Rate from the subscriber
-        #[arg(long, value_name = "N")]
+        /// Rate from the subscriber in bits per second, or with k, M or G: 10M
+        #[arg(long, value_name = "N", value_parser = parse_rate)]
         up_bps: Option<u64>,
     },
     /// Remove one
@@ -107,6 +107,18 @@ fn execute(args: SubsArgs, out: &mut dyn Write, err: &mut dyn Write) -> anyhow::
         Action::Load(load) => return load::run(&client, load, args.json, out, err),
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Whole bits per second, or thousands, millions or milliards of them.
+fn parse_rate(text: &str) -> Result<u64, String> {
+    let (digits, unit) = match text.strip_suffix(['k', 'K', 'M', 'G']) {
+        Some(digits) if text.ends_with('M') => (digits, 1_000_000),
+        Some(digits) if text.ends_with('G') => (digits, 1_000_000_000),
+        Some(digits) => (digits, 1_000),
+        None => (text, 1),
+    };
+    let rate = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(unit));
+    rate.ok_or_else(|| "wanted are whole bits per second, for instance 50000000, 50000k or 50M".to_owned())
 }
 
 fn path_of(id: &str) -> String {

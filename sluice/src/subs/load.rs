@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `sluice subs load FILE`: reads a subscriber file in any of its formats and sends it as one bulk request.
 //!
-//! Invariant: nothing is sent unless the whole file is good, and the shaper then takes all of it or nothing.
+//! Invariant: nothing is sent unless the whole file is good, and the shaper then takes all of it or nothing. A
+//! replacement that would remove more than half of the records is refused unless it was said to be meant.
 
 use std::io::{Read, Write};
 use std::path::PathBuf;
@@ -17,6 +18,7 @@ use super::client::{Answer, Client};
 
 /// Arguments of `sluice subs load`.
 #[derive(clap::Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(super) struct LoadArgs {
     /// NDJSON, a JSON array, or ShapedDevices.csv
     file: PathBuf,
@@ -26,6 +28,12 @@ pub(super) struct LoadArgs {
     /// Also remove the subscribers that the file does not name
     #[arg(long)]
     replace: bool,
+    /// With --replace: go on though more than half of the subscribers would be removed
+    #[arg(long, requires = "replace")]
+    force: bool,
+    /// With --replace: go on though the file holds no records, which removes all
+    #[arg(long, requires = "replace")]
+    allow_empty: bool,
     /// Profile of the rows of ShapedDevices.csv
     #[arg(long, value_name = "NAME", default_value = "default")]
     profile: String,
@@ -51,12 +59,45 @@ pub(super) fn run(
     for note in &imported.notes {
         writeln!(err, "{name}: note: {note}")?;
     }
-    let mode = if args.replace { "replace" } else { "upsert" };
-    let path = format!("/v1/subscribers/bulk?mode={mode}&dry_run={}", args.dry_run);
+    let forced = args.force || (args.allow_empty && imported.subscribers.is_empty());
+    if args.replace && !args.dry_run && !forced {
+        let would = send(client, &imported, true, true)?;
+        if !would.status.is_success() {
+            return report(&name, &imported, &would, json, true, out, err);
+        }
+        if let Some(why) = too_much(&name, &imported, &would.body) {
+            writeln!(err, "{why}")?;
+            return Ok(ExitCode::FAILURE);
+        }
+    }
+    let answer = send(client, &imported, args.replace, args.dry_run)?;
+    report(&name, &imported, &answer, json, args.dry_run, out, err)
+}
+
+fn send(client: &Client, imported: &Imported, replace: bool, dry_run: bool) -> anyhow::Result<Answer> {
+    let mode = if replace { "replace" } else { "upsert" };
+    let path = format!("/v1/subscribers/bulk?mode={mode}&dry_run={dry_run}");
     let mut lines = Lines::new(&imported.subscribers);
     let answer = client.bulk(&path, &mut lines)?;
     lines.progress.finish_and_clear();
-    report(&name, &imported, &answer, json, args.dry_run, out, err)
+    Ok(answer)
+}
+
+/// Why a replacement with these counts is more likely a mistake than meant.
+fn too_much(name: &str, imported: &Imported, would: &Value) -> Option<String> {
+    let count = |name: &str| would.get(name).and_then(Value::as_u64).unwrap_or(0);
+    let deleted = count("deleted");
+    let present = deleted + count("updated") + count("unchanged");
+    if deleted == 0 || deleted.saturating_mul(2) <= present {
+        return None;
+    }
+    Some(if imported.subscribers.is_empty() {
+        format!(
+            "{name} holds no records; --replace would delete all {present} subscribers; say --allow-empty if that is meant"
+        )
+    } else {
+        format!("{name} would delete {deleted} of {present} subscribers: say --force if that is meant")
+    })
 }
 
 /// Says what changed, or which lines of the file the shaper refuses and why.

@@ -169,6 +169,57 @@ fn a_file_is_sent_as_lines_whatever_its_format() {
 }
 
 #[test]
+fn a_replacement_that_removes_most_is_refused_unless_it_is_meant() {
+    let empty = file("empty.json", "[]");
+    let most = r#"{"created":0,"updated":0,"deleted":9,"unchanged":0,"errors":[]}"#;
+    let (code, out, err, seen) = Script::new(vec![(200, most)]).run(&["load", &empty, "--replace"]);
+    assert_eq!((code, out.as_str()), (Ok(ExitCode::FAILURE), ""));
+    assert_eq!(
+        err,
+        format!(
+            "{empty} holds no records; --replace would delete all 9 subscribers; say --allow-empty if that is meant\n"
+        )
+    );
+    assert_eq!(seen[0].line, "POST /v1/subscribers/bulk?mode=replace&dry_run=true HTTP/1.1");
+    let (code, out, _, seen) =
+        Script::new(vec![(200, most)]).run(&["load", &empty, "--replace", "--allow-empty"]);
+    assert_eq!(code, Ok(ExitCode::SUCCESS));
+    assert_eq!(seen[0].line, "POST /v1/subscribers/bulk?mode=replace&dry_run=false HTTP/1.1");
+    assert!(out.contains("9 deleted"), "{out}");
+
+    let one = file("one.json", &record("a", 1));
+    let half = r#"{"created":1,"updated":1,"deleted":3,"unchanged":2,"errors":[]}"#;
+    let more = r#"{"created":5,"updated":1,"deleted":3,"unchanged":1,"errors":[]}"#;
+    let load = ["load", &one, "--replace"];
+    let (code, out, err, seen) = Script::new(vec![(200, half), (200, half)]).run(&load);
+    assert_eq!((code, seen.len()), (Ok(ExitCode::SUCCESS), 2), "{err}");
+    assert_eq!(seen[1].line, "POST /v1/subscribers/bulk?mode=replace&dry_run=false HTTP/1.1");
+    assert!(out.contains("3 deleted"), "{out}");
+    let (code, _, err, seen) = Script::new(vec![(200, more)]).run(&load);
+    assert_eq!((code, seen.len()), (Ok(ExitCode::FAILURE), 1));
+    assert_eq!(err, format!("{one} would delete 3 of 5 subscribers: say --force if that is meant\n"));
+    // --allow-empty speaks of empty files only
+    let (code, ..) = Script::new(vec![(200, more)]).run(&[&load[..], &["--allow-empty"]].concat());
+    assert_eq!(code, Ok(ExitCode::FAILURE));
+    let (code, _, _, seen) = Script::new(vec![(200, more)]).run(&[&load[..], &["--force"]].concat());
+    assert_eq!((code, seen.len()), (Ok(ExitCode::SUCCESS), 1));
+    assert!(seen[0].line.ends_with("dry_run=false HTTP/1.1"));
+    std::fs::remove_file(empty).unwrap();
+    std::fs::remove_file(one).unwrap();
+}
+
+#[test]
+fn rates_take_a_unit() {
+    let cases = [("50M", 50_000_000), ("64k", 64_000), ("64K", 64_000), ("1G", 1_000_000_000), ("7", 7)];
+    for (text, rate) in cases {
+        assert_eq!(parse_rate(text), Ok(rate));
+    }
+    for text in ["", "M", "5m", "1.5G", "-1", "50 M", "99999999999G", "50Mb"] {
+        assert!(parse_rate(text).is_err_and(|error| error.contains("50000000, 50000k or 50M")), "{text}");
+    }
+}
+
+#[test]
 fn lines_that_the_shaper_refuses_are_named_as_in_the_file() {
     let json = file("refused.json", &format!("[\n{},\n\n{}]", record("a", 1), record("b", 2)));
     let answer = r#"{"created":0,"updated":0,"deleted":0,"unchanged":0,"errors":[{"line":2,"error":"no"}]}"#;

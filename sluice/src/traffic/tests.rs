@@ -399,3 +399,14 @@ proptest! {
         let _ = decode(&bytes);
     }
 }
+
+#[test]
+fn the_help_names_every_congestion_control() {
+    let mut command = <Cli as clap::CommandFactory>::command();
+    let run = command.find_subcommand_mut("run").unwrap();
+    let help = run.render_long_help().to_string();
+    let cc = help.split_once("--cc").unwrap().1.split_once("--ecn").unwrap().0.to_owned();
+    for kind in Kind::ALL {
+        assert!(cc.contains(kind.label()), "{kind}: {cc}");
+    }
+}
