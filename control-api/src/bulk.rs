@@ -132,7 +132,9 @@ impl Writer {
         if !errors.is_empty() {
             return Ok(Report { dry_run, errors: errors.sorted(), ..Report::default() });
         }
-        if !dry_run {
+        if dry_run {
+            self.check_room(&changes)?;
+        } else {
             for change in changes {
                 self.stage(change);
             }

@@ -2,7 +2,8 @@
 //! What this crate needs of a data plane. It never learns how one works.
 //!
 //! Invariant: records reach [`Shaper::apply`] only after the store has committed them, validated, and such that
-//! all records applied so far claim no key twice.
+//! all records applied so far claim no key twice; and the store commits nothing that goes beyond
+//! [`Shaper::capacity`], for what it holds at a death is what the next start has to find room for.
 
 use model::Subscriber;
 use model::stats::{Event, LcoreState, MetricsSnapshot, PortState, SubscriberStats, Top, TopQuery};
@@ -27,7 +28,7 @@ impl Edit {
     }
 }
 
-/// Why a batch was refused. Nothing of it was applied.
+/// Why a batch was refused. But for [`Halfway`](Self::Halfway), nothing of it was applied.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ShaperError {
     /// The data plane has no room for so many.
@@ -44,6 +45,9 @@ pub enum ShaperError {
         /// One sentence.
         reason: String,
     },
+    /// It removed what the batch removes and could then not put what it puts: those records are gone from it.
+    #[error("the data plane removed records but could not put others in their place: {0}")]
+    Halfway(String),
     /// The data plane does not take changes now.
     #[error("the data plane takes no changes: {0}")]
     Unavailable(String),
@@ -54,8 +58,8 @@ pub enum ShaperError {
 /// Every call comes from a control thread and may block it for some milliseconds, never for long: a call that
 /// waits for an lcore gives up by itself. None may panic; if one does, the request that made it fails.
 pub trait Shaper: Send + Sync + 'static {
-    /// Applies all of `batch` or, on an error, nothing of it. Returns when the changes are on their way to the
-    /// lcores.
+    /// Applies all of `batch` or, on an error but [`ShaperError::Halfway`], nothing of it. Returns when the changes
+    /// are on their way to the lcores.
     ///
     /// No two records claim one key once the whole batch is applied; in between they may (two records that swap
     /// an address), so an implementation releases what the batch gives up before it claims. `Remove` comes before
@@ -64,6 +68,9 @@ pub trait Shaper: Send + Sync + 'static {
     /// # Errors
     /// See [`ShaperError`].
     fn apply(&self, batch: Vec<Edit>) -> Result<(), ShaperError>;
+
+    /// How many records it has room for in all. It does not change while it runs.
+    fn capacity(&self) -> u64;
 
     /// One snapshot of a subscriber's counters; `None` if the data plane has no such record or its lcore does not
     /// answer.

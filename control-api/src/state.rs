@@ -29,7 +29,7 @@ pub(crate) async fn health(State(app): State<Arc<App>>) -> Response {
 pub(crate) async fn ready(State(app): State<Arc<App>>) -> Result<Response, Problem> {
     let mut reasons = app.call(|app| app.parts.shaper.readiness()).await?;
     reasons.extend(writer_reasons(&app));
-    let unapplied = app.parts.writes.unapplied();
+    let unapplied = app.parts.writes.unapplied().len();
     if unapplied > 0 {
         reasons.push(format!("{unapplied} records of the store are not shaped: the data plane refused them"));
     }
@@ -58,6 +58,10 @@ pub(crate) async fn stats(State(app): State<Arc<App>>, Id(id): Id, uri: Uri) -> 
     Params::read(&uri)?.end()?;
     if app.parts.directory.get(&id).is_none() {
         return Err(Problem::no_record(&id));
+    }
+    if let Some(error) = app.parts.writes.unapplied().why(&id) {
+        let detail = format!("{id:?} is in the store but not shaped ({error}); it is tried again every 2 s");
+        return Err(Problem::unavailable(detail));
     }
     let name = id.clone();
     match app.call(move |app| app.parts.shaper.stats(&name)).await? {

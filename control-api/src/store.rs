@@ -81,6 +81,15 @@ pub enum StoreError {
     },
 }
 
+/// How [`Store::load`] goes through the records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// By name, as they lie: nothing is to be sorted.
+    Names,
+    /// Oldest first.
+    Revisions,
+}
+
 /// A row to write or to erase.
 pub(crate) enum Row<'a> {
     Write { id: &'a str, rev: u64, record: &'a str },
@@ -126,14 +135,25 @@ impl Store {
             .map_err(|error| explain(&self.path, &error))
     }
 
-    /// Hands each record (name, revision, text) to `each`, in the order of names.
+    /// How many records it holds.
+    pub(crate) fn records(&self) -> Result<u64, StoreError> {
+        let count =
+            self.connection.query_row("SELECT count(*) FROM subscriber", [], |row| row.get::<_, i64>(0));
+        Ok(u64::try_from(count.map_err(|error| explain(&self.path, &error))?).unwrap_or(0))
+    }
+
+    /// Hands each record (name, revision, text) to `each`.
     pub(crate) fn load(
         &self,
+        order: Order,
         mut each: impl FnMut(&str, u64, &str) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
         let explain = |error| explain(&self.path, &error);
-        let mut select =
-            self.connection.prepare("SELECT id, rev, record FROM subscriber ORDER BY id").map_err(explain)?;
+        let query = match order {
+            Order::Names => "SELECT id, rev, record FROM subscriber ORDER BY id",
+            Order::Revisions => "SELECT id, rev, record FROM subscriber ORDER BY rev, id",
+        };
+        let mut select = self.connection.prepare(query).map_err(explain)?;
         let mut rows = select.query([]).map_err(explain)?;
         while let Some(row) = rows.next().map_err(explain)? {
             let id = row.get_ref(0).and_then(|value| Ok(value.as_str()?)).map_err(explain)?;

@@ -4,14 +4,16 @@
 //! Invariant: a request is answered only when its changes are committed and on their way to the lcores; on any
 //! error nothing of it is left in memory, store or shaper. What waits is taken as a group: each request sees those
 //! before it, and one transaction commits all. If the transaction or the shaper refuses a group, each of its
-//! requests is tried alone, so that none fails for another.
+//! requests is tried alone, so that none fails for another. Whether there is room is judged before the store is
+//! touched (see `room`).
 
 mod load;
+mod room;
+mod unapplied;
 
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvError, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -31,6 +33,7 @@ use crate::rules::Rules;
 use crate::server::run_hook;
 use crate::shaper::{Edit, Shaper, ShaperError};
 use crate::store::{Row, Store};
+pub(crate) use unapplied::Unapplied;
 
 /// Requests of one group, at most.
 const GROUP: usize = 512;
@@ -64,7 +67,7 @@ type Job = (Command, oneshot::Sender<Answer>);
 pub(crate) struct Writes {
     /// `None` ends the thread.
     queue: SyncSender<Option<Job>>,
-    unapplied: Arc<AtomicUsize>,
+    unapplied: Arc<Unapplied>,
     /// The thread holds the other end while it lives.
     alive: std::sync::Weak<()>,
 }
@@ -97,8 +100,8 @@ impl Writes {
     }
 
     /// Records of the store that the shaper would not take.
-    pub(crate) fn unapplied(&self) -> usize {
-        self.unapplied.load(Ordering::Relaxed)
+    pub(crate) fn unapplied(&self) -> &Unapplied {
+        &self.unapplied
     }
 }
 
@@ -123,15 +126,14 @@ pub(crate) struct Writer {
     places: HashMap<Arc<str>, usize>,
     /// Rows that a failed take-back still owes the store.
     owed: Vec<(Arc<str>, Option<Record>)>,
-    /// Records in the store that the shaper refused at load, with why.
-    unapplied: HashMap<Arc<str>, ShaperError>,
-    unapplied_count: Arc<AtomicUsize>,
+    /// Records in the store that the shaper does not have, with why.
+    unapplied: Arc<Unapplied>,
 }
 
 impl Writer {
     pub(crate) fn spawn(mut self, start_hook: Option<fn()>) -> std::io::Result<(JoinHandle<()>, Writes)> {
         let (queue, jobs) = sync_channel(QUEUE);
-        let unapplied = Arc::clone(&self.unapplied_count);
+        let unapplied = Arc::clone(&self.unapplied);
         let life = Arc::new(());
         let alive = Arc::downgrade(&life);
         let thread = std::thread::Builder::new().name("sluice-store".to_owned()).spawn(move || {
@@ -240,9 +242,9 @@ impl Writer {
         Ok(done)
     }
 
-    /// Whether nothing is to be done. A record that the shaper refused at load is tried again.
+    /// Whether nothing is to be done. A record that the shaper does not have is tried again.
     pub(crate) fn unchanged(&self, id: &str, old: &Record, json: &str) -> bool {
-        *old.json == *json && !self.unapplied.contains_key(id)
+        *old.json == *json && !self.unapplied.has(id)
     }
 
     /// The record as the requests before this one leave it.
@@ -284,6 +286,10 @@ impl Writer {
         if changes.is_empty() {
             return Ok(());
         }
+        if let Err(problem) = self.check_room(&changes) {
+            self.unclaim(&changes);
+            return Err(problem);
+        }
         let news = changes.iter().map(|change| (&change.id, change.new.as_ref().map(|(record, _)| record)));
         let owed = std::mem::take(&mut self.owed);
         let debts = owed.iter().map(|(id, record)| (id, record.as_ref()));
@@ -297,6 +303,9 @@ impl Writer {
             tracing::error!(%error, "the shaper refused a change");
             self.unclaim(&changes);
             self.take_back(&changes);
+            if matches!(error, ShaperError::Halfway(_)) {
+                self.reinstate(changes);
+            }
             return Err(refusal(&error));
         }
         self.publish(changes);
@@ -304,10 +313,13 @@ impl Writer {
     }
 
     /// A panic of the data plane's side fails the request, not this thread.
-    fn apply(&self, edits: Vec<Edit>) -> Result<(), ShaperError> {
-        let shaper = &self.shaper;
-        std::panic::catch_unwind(AssertUnwindSafe(|| shaper.apply(edits)))
+    fn guarded<T>(&self, call: impl FnOnce(&dyn Shaper) -> Result<T, ShaperError>) -> Result<T, ShaperError> {
+        std::panic::catch_unwind(AssertUnwindSafe(|| call(&*self.shaper)))
             .unwrap_or_else(|_| Err(ShaperError::Unavailable("it panicked".to_owned())))
+    }
+
+    fn apply(&self, edits: Vec<Edit>) -> Result<(), ShaperError> {
+        self.guarded(|shaper| shaper.apply(edits))
     }
 
     fn unclaim(&mut self, changes: &[Change]) {
@@ -332,6 +344,19 @@ impl Writer {
         }
     }
 
+    /// The shaper lost what a refused batch removed: it gets that back, now or as soon as it takes it.
+    fn reinstate(&mut self, changes: Vec<Change>) {
+        let gone = changes.into_iter().filter(|change| change.new.is_none()).filter_map(|change| change.old);
+        let lost: Vec<_> = gone.map(|(_, subscriber)| subscriber).collect();
+        let back = lost
+            .iter()
+            .map(|subscriber| self.rules.servable(subscriber).unwrap_or_else(|| subscriber.clone()));
+        if let Err(error) = self.apply(back.map(Edit::Put).collect()) {
+            tracing::error!(records = lost.len(), %error, "removed by a refused change; tried again");
+            self.unapplied.add(lost.into_iter().map(|subscriber| (subscriber.id.into(), error.clone())));
+        }
+    }
+
     fn publish(&mut self, changes: Vec<Change>) {
         let (mut created, mut updated, mut deleted) = (0, 0, 0);
         for change in &changes {
@@ -341,9 +366,8 @@ impl Writer {
                 (Some(_), None) => deleted += 1,
                 (None, None) => {}
             }
-            self.unapplied.remove(&change.id);
         }
-        self.unapplied_count.store(self.unapplied.len(), Ordering::Relaxed);
+        self.unapplied.remove(changes.iter().map(|change| &*change.id));
         self.directory
             .apply(changes.into_iter().map(|change| (change.id, change.new.map(|(record, _)| record))));
         let kind = EventKind::Config { created, updated, deleted };
@@ -372,7 +396,7 @@ fn refusal(error: &ShaperError) -> Problem {
     match error {
         ShaperError::Full { .. } => problem(StatusCode::INSUFFICIENT_STORAGE),
         ShaperError::Refused { id, .. } => problem(StatusCode::UNPROCESSABLE_ENTITY).with("ids", json!([id])),
-        ShaperError::Unavailable(_) => problem(StatusCode::SERVICE_UNAVAILABLE),
+        ShaperError::Halfway(_) | ShaperError::Unavailable(_) => problem(StatusCode::SERVICE_UNAVAILABLE),
     }
 }
 

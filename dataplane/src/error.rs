@@ -45,7 +45,7 @@ pub enum LaunchError {
     Registry(#[from] RegistryError),
 }
 
-/// A change was refused; nothing of it was applied.
+/// A change was refused; but for [`Halfway`](Self::Halfway), nothing of it was applied.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ApplyError {
     /// No room.
@@ -62,6 +62,9 @@ pub enum ApplyError {
         /// One sentence.
         reason: String,
     },
+    /// What the batch removes is removed, and what it puts could not follow.
+    #[error("{0}")]
+    Halfway(String),
     /// Not now.
     #[error("{0}")]
     Unavailable(&'static str),

@@ -3,7 +3,8 @@
 //!
 //! Invariant: lcores are reached only through rings and read only through published counters; nothing here can
 //! make one wait. A change goes in this order: what is new or different to its shards, then the lookup table, and
-//! removals once no RX lcore can hold an old answer and no ring an old packet.
+//! removals once no RX lcore can hold an old answer and no ring an old packet. A batch for which ids are missing only
+//! because they have not come back from a removal, an earlier one or its own, waits for them.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -32,6 +33,9 @@ use crate::watch::{self, LcoreWatches, Watch};
 
 /// Longest wait for an lcore to take or answer something.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// Ids of removed subscribers that do not come back.
+const LATE: ApplyError =
+    ApplyError::Unavailable("an lcore has not let go of removed subscribers, whose place is wanted");
 /// Loops after which a TX lcore has emptied what was in its rings: each takes a burst from each.
 const ROUNDS_TO_EMPTY: u64 = RING as u64 / BURST as u64 + 2;
 
@@ -92,6 +96,11 @@ impl Desk {
             self.debts.pop_front();
         }
         true
+    }
+
+    /// Steps that removals still have before them.
+    fn on_their_way(&self) -> usize {
+        self.leaving.iter().map(|group| group.after.len() + 1).sum()
     }
 }
 
@@ -230,11 +239,61 @@ impl Inner {
     }
 
     fn apply(&self, removes: &[String], puts: &[Subscriber]) -> Result<(), ApplyError> {
-        let edits: Vec<RecordEdit<'_>> =
-            removes.iter().map(|id| RecordEdit::Remove(id)).chain(puts.iter().map(RecordEdit::Put)).collect();
+        let mut edits: Vec<_> = removes.iter().map(|id| RecordEdit::Remove(id)).collect();
+        edits.extend(puts.iter().map(RecordEdit::Put));
         let mut desk = self.desk();
         let desk = &mut *desk;
-        let plan = desk.registry.plan(&edits).map_err(refused)?;
+        match desk.registry.plan(&edits) {
+            Ok(plan) => self.carry_out(desk, plan),
+            Err(RegistryError::Full { needed, free, resting, .. }) if desk.registry.fits(&edits) => {
+                if needed > free + resting {
+                    let (removals, puts) = edits.split_at(removes.len());
+                    return self.in_turn(desk, removals, puts, needed);
+                }
+                if !self.await_ids(desk, needed) {
+                    return Err(LATE);
+                }
+                let plan = desk.registry.plan(&edits).map_err(refused)?;
+                self.carry_out(desk, plan)
+            }
+            Err(error) => Err(refused(error)),
+        }
+    }
+
+    /// Removals first, and when their ids have come back, what takes their place.
+    fn in_turn(
+        &self,
+        desk: &mut Desk,
+        removals: &[RecordEdit<'_>],
+        puts: &[RecordEdit<'_>],
+        needed: usize,
+    ) -> Result<(), ApplyError> {
+        let first = desk.registry.plan(removals).map_err(refused)?;
+        self.carry_out(desk, first)?;
+        let second = if self.await_ids(desk, needed) {
+            desk.registry.plan(puts).map_err(refused).and_then(|plan| self.carry_out(desk, plan))
+        } else {
+            Err(LATE)
+        };
+        second.map_err(|error| ApplyError::Halfway(error.to_string()))
+    }
+
+    /// Sees removals off until so many pairs of ids are free; gives up once nothing has moved for [`PATIENCE`].
+    fn await_ids(&self, desk: &mut Desk, needed: usize) -> bool {
+        loop {
+            let before = desk.on_their_way();
+            let moved = self.wait(|| {
+                self.see_off(desk);
+                desk.registry.free_pairs() >= needed || desk.on_their_way() < before
+            });
+            if !moved || desk.registry.free_pairs() >= needed {
+                return moved;
+            }
+        }
+    }
+
+    /// From the shards to the table; what it removes is then on its way.
+    fn carry_out(&self, desk: &mut Desk, plan: engine::Plan) -> Result<(), ApplyError> {
         if plan.is_empty() {
             return Ok(());
         }
@@ -337,9 +396,15 @@ fn refused(error: RegistryError) -> ApplyError {
 }
 
 impl Handle {
-    /// Applies a batch, removals first; all of it or, on an error, nothing. Returns when the lcores have it.
+    /// Applies a batch, removals first; all of it or, on an error but [`ApplyError::Halfway`], nothing. Returns when
+    /// the lcores have it.
     pub fn apply(&self, removes: &[String], puts: &[Subscriber]) -> Result<(), ApplyError> {
         self.0.apply(removes, puts)
+    }
+
+    /// How many subscribers it has room for.
+    pub fn capacity(&self) -> u64 {
+        self.0.desk().registry.pairs() as u64
     }
 
     /// One snapshot of each direction; `None` where there is no such record or its lcore does not answer.

@@ -256,6 +256,22 @@ impl Registry {
         self.pool.resting()
     }
 
+    /// Pairs of ids that subscribers have, may have or had: how many subscribers there is room for.
+    pub fn pairs(&self) -> usize {
+        self.capacity as usize / 2 - self.ports.len()
+    }
+
+    /// Whether the subscribers that a batch leaves behind have room, once all that rests has come back. No name may
+    /// stand in it twice.
+    pub fn fits(&self, edits: &[RecordEdit<'_>]) -> bool {
+        let known = |edit: &&RecordEdit<'_>| self.names.contains_key(edit.name());
+        let (puts, removals): (Vec<_>, Vec<_>) =
+            edits.iter().partition(|edit| matches!(edit, RecordEdit::Put(_)));
+        let gone = removals.into_iter().filter(known).count();
+        let new = puts.into_iter().filter(|edit| !known(edit)).count();
+        self.len() - gone + new <= self.pairs()
+    }
+
     /// Down and up id of a subscriber.
     pub fn ids(&self, name: &str) -> Option<(QueueId, QueueId)> {
         self.record(name).map(|record| (record.down, record.up()))

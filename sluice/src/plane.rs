@@ -54,8 +54,13 @@ impl Shaper for Plane {
         self.handle.apply(&removes, &puts).map_err(|error| match error {
             ApplyError::Full { capacity } => ShaperError::Full { capacity },
             ApplyError::Refused { id, reason } => ShaperError::Refused { id, reason },
+            ApplyError::Halfway(why) => ShaperError::Halfway(why),
             ApplyError::Unavailable(why) => ShaperError::Unavailable(why.to_owned()),
         })
+    }
+
+    fn capacity(&self) -> u64 {
+        self.handle.capacity()
     }
 
     fn stats(&self, id: &str) -> Option<SubscriberStats> {

@@ -3,11 +3,11 @@
 //! never seeded.
 //!
 //! A record of the store that the shaper does not take keeps its place in the store; `/readyz` tells, and it is
-//! tried again every [`RETRY`] and with its next change.
+//! tried again every [`RETRY`] and with its next change. Where the store holds more than the shaper has room for,
+//! those go first whose revision is lowest: who was let in last is shut out.
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use model::Subscriber;
@@ -15,13 +15,13 @@ use model::keys::KeyIndex;
 use model::stats::Event;
 use tokio::sync::broadcast;
 
-use super::{Change, Writer};
+use super::{Change, Unapplied, Writer};
 use crate::directory::{Directory, Record, Records};
 use crate::options::Options;
 use crate::rules::Rules;
 use crate::server::StartError;
 use crate::shaper::{Edit, Shaper, ShaperError};
-use crate::store::{Store, StoreError};
+use crate::store::{Order, Store, StoreError};
 
 /// Records handed to the shaper at a time.
 const BATCH: usize = 4096;
@@ -44,12 +44,10 @@ impl Writer {
             staged: Vec::new(),
             places: HashMap::new(),
             owed: Vec::new(),
-            unapplied: HashMap::new(),
-            unapplied_count: Arc::new(AtomicUsize::new(0)),
+            unapplied: Arc::default(),
         };
         writer.replay()?;
         writer.seed(&options.seeds)?;
-        writer.unapplied_count.store(writer.unapplied.len(), Ordering::Relaxed);
         Ok(writer)
     }
 
@@ -60,8 +58,10 @@ impl Writer {
         };
         let (mut records, mut batch, mut lost) = (Vec::new(), Vec::new(), 0);
         let (keys, rules, path) = (&mut self.keys, &self.rules, self.store.path());
-        let (shaper, unapplied) = (&*self.shaper, &mut self.unapplied);
-        self.store.load(|id, rev, text| {
+        let (shaper, unapplied) = (&*self.shaper, &self.unapplied);
+        let crowded = self.store.records()? > shaper.capacity();
+        let order = if crowded { Order::Revisions } else { Order::Names };
+        self.store.load(order, |id, rev, text| {
             let parsed = Subscriber::from_json(text.as_bytes());
             let subscriber = parsed.map_err(|error| damaged(path, id, error.to_string()))?;
             if subscriber.id != id {
@@ -85,7 +85,7 @@ impl Writer {
                 "these name a profile the configuration lost; shaped by `default`"
             );
         }
-        if let Some((id, error)) = unapplied.iter().next() {
+        if let Some((id, error)) = unapplied.ids().first().and_then(|id| Some((id, unapplied.why(id)?))) {
             tracing::error!(records = unapplied.len(), example = %id, %error, "records not shaped");
         }
         tracing::info!(records = records.len(), store = %path.display(), "store read");
@@ -93,26 +93,27 @@ impl Writer {
         Ok(())
     }
 
-    /// Hands over once more what the shaper refused at load, up to the first for which no lcore answers.
+    /// Hands over once more what the shaper does not have, oldest first, up to the first for which there is no room
+    /// or no lcore answers.
     pub(super) fn retry(&mut self) {
-        let ids: Vec<Arc<str>> = self.unapplied.keys().take(BATCH).cloned().collect();
-        for id in ids {
-            let record = self.directory.get(&id);
+        let ids = self.unapplied.ids().into_iter();
+        let mut waiting: Vec<_> = ids.map(|id| (self.directory.get(&id), id)).collect();
+        waiting.sort_unstable_by_key(|(record, _)| record.as_ref().map(|record| record.rev));
+        for (record, id) in waiting.into_iter().take(BATCH) {
             let Some(subscriber) = record.and_then(|record| super::parse(&record).ok()) else {
-                self.unapplied.remove(&id);
+                self.unapplied.remove([&*id]);
                 continue;
             };
             let subscriber = self.rules.servable(&subscriber).unwrap_or(subscriber);
             match self.apply(vec![Edit::Put(subscriber)]) {
                 Ok(()) => {
                     tracing::info!(%id, "shaped at last");
-                    self.unapplied.remove(&id);
+                    self.unapplied.remove([&*id]);
                 }
-                Err(ShaperError::Unavailable(_)) => break,
+                Err(ShaperError::Unavailable(_) | ShaperError::Full { .. }) => break,
                 Err(_) => {}
             }
         }
-        self.unapplied_count.store(self.unapplied.len(), Ordering::Relaxed);
     }
 
     /// Puts the configuration's records in, once. What the store has already wins, by name and by key.
@@ -149,7 +150,7 @@ impl Writer {
 }
 
 /// As a batch, or where that is refused one by one, so that a bad record costs only itself.
-fn apply_each(shaper: &dyn Shaper, batch: Vec<Edit>, unapplied: &mut HashMap<Arc<str>, ShaperError>) {
+fn apply_each(shaper: &dyn Shaper, batch: Vec<Edit>, unapplied: &Unapplied) {
     if batch.is_empty() || shaper.apply(batch.clone()).is_ok() {
         return;
     }
@@ -160,7 +161,7 @@ fn apply_each(shaper: &dyn Shaper, batch: Vec<Edit>, unapplied: &mut HashMap<Arc
         let outcome = unavailable.clone().map_or_else(|| shaper.apply(vec![edit]), Err);
         if let Err(error) = outcome {
             unavailable = matches!(error, ShaperError::Unavailable(_)).then(|| error.clone());
-            unapplied.insert(id, error);
+            unapplied.add([(id, error)]);
         }
     }
 }

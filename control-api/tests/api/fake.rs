@@ -21,6 +21,10 @@ pub(crate) struct Fake {
     pub(crate) reasons: Mutex<Vec<String>>,
     pub(crate) panics: AtomicBool,
     pub(crate) mute: AtomicBool,
+    /// Removes what a batch removes and then gives up, so many times.
+    pub(crate) halfway: AtomicUsize,
+    /// Ends the process when it is asked for more than fits.
+    pub(crate) dies_when_full: AtomicBool,
     pub(crate) queries: Mutex<Vec<TopQuery>>,
     pub(crate) events: broadcast::Sender<Event>,
 }
@@ -34,6 +38,8 @@ impl Default for Fake {
             reasons: Mutex::default(),
             panics: AtomicBool::new(false),
             mute: AtomicBool::new(false),
+            halfway: AtomicUsize::new(0),
+            dies_when_full: AtomicBool::new(false),
             queries: Mutex::default(),
             events: broadcast::Sender::new(16),
         }
@@ -71,9 +77,23 @@ impl Shaper for Fake {
         }
         let mut records = self.records.lock().unwrap();
         let capacity = self.capacity.load(Ordering::SeqCst);
-        let new = |edit: &&Edit| matches!(edit, Edit::Put(_)) && !records.contains_key(edit.id());
-        if records.len() + batch.iter().filter(new).count() > capacity {
+        let known = |edit: &&Edit| records.contains_key(edit.id());
+        let (puts, removes): (Vec<_>, Vec<_>) = batch.iter().partition(|edit| matches!(edit, Edit::Put(_)));
+        let new = puts.iter().filter(|edit| !known(edit)).count();
+        let gone = removes.iter().filter(|edit| known(edit)).count();
+        if new > 0 && records.len() + new - gone > capacity {
+            if self.dies_when_full.load(Ordering::SeqCst) {
+                std::process::abort();
+            }
             return Err(ShaperError::Full { capacity: capacity as u64 });
+        }
+        let halfway =
+            self.halfway.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
+        if halfway.is_ok() {
+            for edit in removes {
+                records.remove(edit.id());
+            }
+            return Err(ShaperError::Halfway("told to".to_owned()));
         }
         for edit in &batch {
             match edit {
@@ -90,6 +110,10 @@ impl Shaper for Fake {
         drop(records);
         self.batches.lock().unwrap().push(batch);
         Ok(())
+    }
+
+    fn capacity(&self) -> u64 {
+        self.capacity.load(Ordering::SeqCst) as u64
     }
 
     fn stats(&self, id: &str) -> Option<SubscriberStats> {

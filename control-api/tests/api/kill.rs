@@ -6,6 +6,7 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Sender, channel};
 
 use serde_json::{Value, json};
@@ -15,6 +16,8 @@ use crate::fake::Fake;
 use crate::rig::{Folder, options, record, start};
 
 const STORE: &str = "SLUICE_TEST_KILL_STORE";
+/// Room of the child's shaper, which dies when it is asked for more.
+const ROOM: &str = "SLUICE_TEST_KILL_ROOM";
 const WORKERS: u32 = 4;
 const ROUNDS: u32 = 8;
 /// Records of one bulk request, all with the same rate.
@@ -28,13 +31,23 @@ fn child_serves_until_it_is_killed() {
     let Some(path) = std::env::var_os(STORE) else {
         return;
     };
-    let handle = start(options(), &Arc::new(Fake::default()), Path::new(&path)).unwrap();
+    let shaper = Arc::new(Fake::default());
+    if let Ok(room) = std::env::var(ROOM) {
+        shaper.capacity.store(room.parse().unwrap(), Ordering::SeqCst);
+        shaper.dies_when_full.store(true, Ordering::SeqCst);
+    }
+    let handle = start(options(), &shaper, Path::new(&path)).unwrap();
     println!("\nlistening {}", handle.local_addr());
     std::io::stdin().lines().for_each(drop);
 }
 
 fn spawn(path: &Path) -> (Child, Client) {
+    spawn_with(path, &[])
+}
+
+fn spawn_with(path: &Path, variables: &[(&str, String)]) -> (Child, Client) {
     let mut child = Command::new(std::env::current_exe().unwrap())
+        .envs(variables.iter().map(|(name, value)| (name, value)))
         .args(["--exact", "kill::child_serves_until_it_is_killed", "--nocapture"])
         .env(STORE, path)
         .stdin(Stdio::piped())
@@ -129,6 +142,28 @@ fn nothing_acknowledged_is_lost_when_the_process_is_killed() {
         verify(&path, &mut progress, round);
     }
     assert!(progress.iter().all(|progress| progress.acked > 0), "{progress:?}");
+}
+
+#[test]
+fn a_death_over_a_load_that_does_not_fit_costs_nobody_the_place() {
+    let folder = Folder::new();
+    let path = folder.path("sluice.db");
+    let (mut child, client) = spawn_with(&path, &[(ROOM, "4".to_owned())]);
+    // the last by name: whoever came in beside them would be loaded first
+    for n in 0..4 {
+        let id = format!("z{n}");
+        client.call("PUT", &format!("/v1/subscribers/{id}"), record(&id, n).to_string()).json(201);
+    }
+    // were the shaper asked, it would die at once, with whatever the store holds then
+    let body = (0..BULK).map(|n| record(&format!("b{n:03}"), 1000 + n).to_string()).collect::<Vec<_>>();
+    client.call("POST", "/v1/subscribers/bulk", body.join("\n")).problem(507);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let shaper = Arc::new(Fake::default());
+    shaper.capacity.store(4, Ordering::SeqCst);
+    let handle = start(options(), &shaper, &path).unwrap();
+    assert_eq!(shaper.records().into_keys().collect::<Vec<_>>(), ["z0", "z1", "z2", "z3"]);
+    handle.shutdown();
 }
 
 /// Opens the store anew and looks; what it holds counts as acknowledged from now on.

@@ -13,4 +13,5 @@ mod live;
 mod records;
 mod restart;
 mod rig;
+mod room;
 mod secure;

@@ -28,7 +28,7 @@ pub enum RecordEdit<'a> {
 }
 
 impl<'a> RecordEdit<'a> {
-    fn name(&self) -> &'a str {
+    pub(super) fn name(&self) -> &'a str {
         match self {
             Self::Put(subscriber) => &subscriber.id,
             Self::Remove(name) => name,
@@ -217,7 +217,7 @@ impl Registry {
             needed: new,
             free: self.pool.available(),
             resting: self.pool.resting(),
-            capacity: self.capacity / 2 - u32::try_from(self.ports.len()).unwrap_or(0),
+            capacity: u32::try_from(self.pairs()).unwrap_or(u32::MAX),
         })?;
         let mut fresh = picked.ids.iter();
         let mut before = Vec::new();

@@ -131,6 +131,8 @@ fn ids_of_a_removed_subscriber_come_back_only_when_released() {
     let ids = registry.ids("a").unwrap();
     let plan = registry.remove("a").unwrap();
     assert_eq!(plan.before(), []);
+    assert_eq!(registry.pairs(), 1);
+    assert!(!registry.fits(&[RecordEdit::Put(&record("b", "10.0.0.2/32"))]));
     assert!(matches!(registry.upsert(&record("b", "10.0.0.2/32")), Err(RegistryError::Full { .. })));
     let committed = registry.commit(plan).unwrap();
     assert_eq!(changes(&committed.after), [Change::Remove { id: ids.0 }, Change::Remove { id: ids.1 }]);
@@ -142,9 +144,50 @@ fn ids_of_a_removed_subscriber_come_back_only_when_released() {
         "1 new subscribers need 1 pairs of queue ids, but 0 are free of the 1 there are (1 come back when the \
          shards have let go of them)"
     );
+    // but it will have room, which is what tells a caller to wait
+    assert!(registry.fits(&[RecordEdit::Put(&record("b", "10.0.0.2/32"))]));
     registry.release(committed.ticket);
     put(&mut registry, &record("b", "10.0.0.2/32"));
     assert_eq!(registry.ids("b"), Some(ids));
+}
+
+#[test]
+fn a_batch_fits_by_what_it_leaves_behind() {
+    // ports take 8, three pairs are left
+    let (mut registry, _) = Registry::new(options(1, 14)).unwrap();
+    let record =
+        |n: u8| subscriber(&format!("s{n}"), 1_000_000, &json!({"ipv4": [format!("10.0.0.{n}/32")]}));
+    let records: Vec<_> = (0..7).map(record).collect();
+    (0..3).for_each(|n| drop(put(&mut registry, &records[n])));
+    let put = |n: usize| RecordEdit::Put(&records[n]);
+    let all_new = [
+        RecordEdit::Remove("s0"),
+        RecordEdit::Remove("s1"),
+        RecordEdit::Remove("s2"),
+        put(3),
+        put(4),
+        put(5),
+    ];
+    // known records take no room, unknown removals give none
+    for (edits, fits) in [
+        (&all_new[..], true),
+        (&[put(0), put(1), put(2)], true),
+        (&[put(3)], false),
+        (&[RecordEdit::Remove("nobody"), put(3)], false),
+        (&[RecordEdit::Remove("s0"), put(1), put(3)], true),
+        (&[RecordEdit::Remove("s0"), put(3), put(4)], false),
+    ] {
+        assert_eq!(registry.fits(edits), fits, "{edits:?}");
+    }
+    // what fits and cannot be planned at once goes in two steps
+    assert!(matches!(registry.plan(&all_new), Err(RegistryError::Full { needed: 3, free: 0, .. })));
+    let first = registry.plan(&all_new[..3]).unwrap();
+    let committed = registry.commit(first).unwrap();
+    assert!(matches!(registry.plan(&all_new[3..]), Err(RegistryError::Full { resting: 3, .. })));
+    registry.release(committed.ticket);
+    let second = registry.plan(&all_new[3..]).unwrap();
+    registry.commit(second).unwrap();
+    assert_eq!((registry.len(), registry.pairs()), (3, 3));
 }
 
 #[test]
