@@ -7,11 +7,12 @@
 
 mod frame;
 mod machine;
+mod output;
 #[cfg(test)]
 mod tests;
 
 use std::fs::File;
-use std::io::{BufReader, BufWriter, Write as _};
+use std::io::{BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -22,6 +23,7 @@ use serde_json::Value;
 
 use crate::pcap::{Reader, Writer};
 use machine::Machine;
+use output::Output;
 
 /// Arguments of `sluice replay`.
 #[derive(Args, Clone, Debug)]
@@ -68,25 +70,13 @@ impl From<DirectionArg> for engine::Direction {
 ///
 /// # Errors
 ///
-/// Where a file cannot be read or written, or the configuration is wrong. The output is then removed.
+/// Where a file cannot be read or written, or the configuration is wrong. What stood under the names of the outputs
+/// is then as it was.
 #[expect(clippy::needless_pass_by_value, reason = "every command takes its arguments by value")]
 pub(crate) fn run(args: ReplayArgs) -> anyhow::Result<ExitCode> {
     let config = Config::load(&args.config)?;
     let machine = Machine::new(&config, args.direction.into(), args.port.as_deref())?;
-    let report = match replay(machine, &args) {
-        Ok(report) => report,
-        Err(error) => {
-            // Half a capture would pass for a whole one. If it was never made there is nothing to remove.
-            if !is_same_file(&args.input, &args.output) {
-                let _ = std::fs::remove_file(&args.output);
-            }
-            return Err(error);
-        }
-    };
-    if let Some(path) = &args.json {
-        let text = format!("{report:#}\n");
-        std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
-    }
+    let report = replay(machine, &args)?;
     let count = |key: &str| report.get(key).and_then(Value::as_u64).unwrap_or(0);
     writeln!(std::io::stdout(), "{} packets in, {} out", count("packets_in"), count("packets_out"))?;
     Ok(ExitCode::SUCCESS)
@@ -94,14 +84,16 @@ pub(crate) fn run(args: ReplayArgs) -> anyhow::Result<ExitCode> {
 
 fn replay(mut machine: Machine, args: &ReplayArgs) -> anyhow::Result<Value> {
     let unreadable = || format!("cannot read {}", args.input.display());
-    let unwritable = || format!("cannot write {}", args.output.display());
+    let unwritable = || cannot_write(&args.output);
     let input = File::open(&args.input).with_context(unreadable)?;
-    if is_same_file(&args.input, &args.output) {
-        bail!("{} is both input and output", args.input.display());
+    for output in [Some(&args.output), args.json.as_ref()].into_iter().flatten() {
+        if is_same_file(&args.input, output) {
+            bail!("{} is both input and output", args.input.display());
+        }
     }
     let mut reader = Reader::new(BufReader::new(input)).with_context(unreadable)?;
-    let output = File::create(&args.output).with_context(unwritable)?;
-    let mut writer = Writer::new(BufWriter::new(output)).with_context(unwritable)?;
+    let output = Output::create(&args.output).with_context(unwritable)?;
+    let mut writer = Writer::new(output).with_context(unwritable)?;
     while let Some(record) = reader.next().with_context(unreadable)? {
         machine
             .arrive(record, &mut |at, frame| writer.write(at, frame.wire_bytes, &frame.data))
@@ -110,8 +102,28 @@ fn replay(mut machine: Machine, args: &ReplayArgs) -> anyhow::Result<Value> {
     machine
         .drain(&mut |at, frame| writer.write(at, frame.wire_bytes, &frame.data))
         .with_context(unwritable)?;
-    writer.finish().with_context(unwritable)?;
-    machine.report()
+    let output = writer.finish().with_context(unwritable)?;
+    let report = machine.report()?;
+    let json = args.json.as_deref().map(|path| counts(path, &report)).transpose()?;
+    output.commit().with_context(unwritable)?;
+    if let Some((path, json)) = args.json.as_ref().zip(json) {
+        json.commit().with_context(|| cannot_write(path))?;
+    }
+    Ok(report)
+}
+
+fn counts(path: &Path, report: &Value) -> anyhow::Result<Output> {
+    let write = || -> std::io::Result<Output> {
+        let mut output = Output::create(path)?;
+        writeln!(output, "{report:#}")?;
+        output.flush()?;
+        Ok(output)
+    };
+    write().with_context(|| cannot_write(path))
+}
+
+fn cannot_write(path: &Path) -> String {
+    format!("cannot write {}", path.display())
 }
 
 fn is_same_file(a: &Path, b: &Path) -> bool {

@@ -480,6 +480,75 @@ fn files_go_in_and_come_out_and_damaged_ones_leave_nothing_behind() {
 }
 
 #[test]
+fn what_stood_under_a_name_is_replaced_at_the_end_or_stays() {
+    let scratch = Scratch::new("stays");
+    scratch.file("c.toml", subscriber("a", 10_000_000, "ipv4 = [\"100.64.0.1\"]").as_bytes());
+    let mut writer = Writer::new(Vec::new()).unwrap();
+    for r in stream(100, 100_000, &udp4([100, 64, 0, 1], 1, PAYLOAD)) {
+        writer.write(r.at, r.frame_bytes, &r.data).unwrap();
+    }
+    let bytes = writer.finish().unwrap();
+    scratch.file("in.pcap", &bytes);
+    scratch.file("cut.pcap", &bytes[..bytes.len() - 1]);
+    let json = scratch.file("r.json", b"counts of old");
+    let out = scratch.file("out.pcap", b"a capture of old");
+    let link = scratch.0.join("link.pcap");
+    std::os::unix::fs::symlink(&out, &link).unwrap();
+    let names = || {
+        let entries = std::fs::read_dir(&scratch.0).unwrap();
+        entries.map(|entry| entry.unwrap().file_name()).collect::<std::collections::BTreeSet<_>>()
+    };
+    let before = names();
+    for input in ["none.pcap", "cut.pcap", "c.toml"] {
+        for output in ["out.pcap", "link.pcap", "new.pcap"] {
+            run(scratch.args(input, output)).unwrap_err();
+            assert_eq!(std::fs::read(&out).unwrap(), b"a capture of old", "{input}");
+            assert_eq!(std::fs::read(&json).unwrap(), b"counts of old", "{input}");
+            assert_eq!(names(), before, "{input} to {output}");
+        }
+    }
+    // where the counts cannot be written the capture is not either
+    let nowhere =
+        ReplayArgs { json: Some(scratch.0.join("no/r.json")), ..scratch.args("in.pcap", "out.pcap") };
+    assert!(format!("{:#}", run(nowhere).unwrap_err()).contains("no/r.json"));
+    let onto_input =
+        ReplayArgs { json: Some(scratch.0.join("in.pcap")), ..scratch.args("in.pcap", "out.pcap") };
+    assert!(run(onto_input).unwrap_err().to_string().contains("both input and output"));
+    assert_eq!((std::fs::read(&out).unwrap(), names()), (b"a capture of old".to_vec(), before.clone()));
+
+    run(scratch.args("in.pcap", "link.pcap")).unwrap();
+    assert!(link.is_symlink() && std::fs::read(&out).unwrap().len() > bytes.len() / 2);
+    assert!(std::fs::read_to_string(&json).unwrap().contains("packets_in"));
+    assert_eq!(names(), before);
+}
+
+#[test]
+fn what_is_no_file_is_written_to_and_stays() {
+    use std::os::unix::fs::FileTypeExt as _;
+    let scratch = Scratch::new("pipe");
+    scratch.file("c.toml", subscriber("a", 10_000_000, "ipv4 = [\"100.64.0.1\"]").as_bytes());
+    let mut writer = Writer::new(Vec::new()).unwrap();
+    for r in stream(100, 100_000, &udp4([100, 64, 0, 1], 1, PAYLOAD)) {
+        writer.write(r.at, r.frame_bytes, &r.data).unwrap();
+    }
+    let bytes = writer.finish().unwrap();
+    scratch.file("in.pcap", &bytes);
+    scratch.file("cut.pcap", &bytes[..bytes.len() - 1]);
+    let pipe = scratch.0.join("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    for (input, good) in [("in.pcap", true), ("cut.pcap", false)] {
+        let from = pipe.clone();
+        let reader = std::thread::spawn(move || std::fs::read(from).unwrap());
+        assert_eq!(run(scratch.args(input, "pipe")).is_ok(), good);
+        assert!(!reader.join().unwrap().is_empty());
+        assert!(std::fs::metadata(&pipe).unwrap().file_type().is_fifo(), "{input}");
+    }
+    // without an input nobody opens the pipe, where this would wait for a reader
+    run(scratch.args("none.pcap", "pipe")).unwrap_err();
+    assert!(std::fs::metadata(&pipe).unwrap().file_type().is_fifo());
+}
+
+#[test]
 fn the_port_of_a_capture_can_be_named() {
     let port = |name: &str, role: &str, peer: &str| {
         format!(
