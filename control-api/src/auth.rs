@@ -6,6 +6,8 @@
 //! made to call it: a foreign `Origin`, or a `Host` that is a name (DNS rebinding), is refused.
 
 use std::fmt;
+use std::fs::File;
+use std::io::Read as _;
 use std::net::IpAddr;
 use std::path::Path;
 
@@ -17,6 +19,8 @@ use subtle::ConstantTimeEq;
 use crate::problem::Problem;
 use crate::server::StartError;
 
+/// Bytes of a token file at most; a path may also lead to what has no end.
+const LONGEST: u64 = 4096;
 /// Fewest characters of a token: shorter ones can be guessed.
 const LEAST: usize = 16;
 
@@ -33,7 +37,12 @@ impl Token {
     /// Reads the one line of the file.
     pub(crate) fn read(path: &Path) -> Result<Self, StartError> {
         let fail = |reason: &str| StartError::Token { path: path.to_owned(), reason: reason.to_owned() };
-        let text = std::fs::read_to_string(path).map_err(|error| fail(&error.to_string()))?;
+        let mut text = String::new();
+        let read = File::open(path).and_then(|file| file.take(LONGEST + 1).read_to_string(&mut text));
+        read.map_err(|error| fail(&error.to_string()))?;
+        if text.len() as u64 > LONGEST {
+            return Err(fail("it has more than 4096 bytes"));
+        }
         let token = text.trim();
         if token.is_empty() {
             return Err(fail("it is empty"));
@@ -117,6 +126,18 @@ mod tests {
 
     fn status(token: Option<&Token>, path: &str, pairs: &[(&'static str, &str)]) -> Option<u16> {
         check(token, &path.parse().unwrap(), &headers(pairs)).err().map(|problem| problem.status.as_u16())
+    }
+
+    #[test]
+    fn of_a_token_file_without_end_little_is_read() {
+        let error = Token::read(Path::new("/dev/zero")).unwrap_err().to_string();
+        assert!(error.contains("/dev/zero") && error.contains("more than 4096 bytes"), "{error}");
+        let path = std::env::temp_dir().join(format!("sluice-token-{}", std::process::id()));
+        for (bytes, good) in [(4096, true), (4097, false)] {
+            std::fs::write(&path, "t".repeat(bytes)).unwrap();
+            assert_eq!(Token::read(&path).is_ok(), good, "{bytes}");
+        }
+        std::fs::remove_file(path).unwrap();
     }
 
     #[test]

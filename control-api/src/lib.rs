@@ -17,6 +17,8 @@ mod bulk;
 mod directory;
 mod events;
 mod guard;
+mod json;
+mod lobby;
 mod metrics;
 mod ndjson;
 mod options;

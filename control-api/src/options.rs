@@ -54,7 +54,8 @@ impl Options {
 /// Bounds on what clients can hold or make wait.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Connections at a time; more wait in the kernel's backlog.
+    /// Connections at a time, or half the files this process may open if that is less. For one more, the one longest
+    /// without a request goes; if all have one, it waits.
     pub connections: usize,
     /// `/v1/events` streams at a time.
     pub event_streams: usize,
@@ -66,6 +67,9 @@ pub struct Limits {
     pub body_bytes: usize,
     /// Bytes of a bulk body. It is parsed as it comes, so its text is never held as a whole.
     pub bulk_bytes: u64,
+    /// Bytes of a bulk body that must come within each [`body_idle`](Self::body_idle), so that none holds its place
+    /// by dripping.
+    pub bulk_pace: u64,
     /// Lines with errors that a bulk answer lists; it says that there were more.
     pub bulk_errors: usize,
     /// TLS handshake.
@@ -87,15 +91,16 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            connections: 256,
+            connections: 1024,
             event_streams: 32,
             bulk_requests: 2,
             head_bytes: 16 * 1024,
             body_bytes: 64 * 1024,
             bulk_bytes: 512 * 1024 * 1024,
+            bulk_pace: 64 * 1024,
             bulk_errors: 1000,
             handshake: Duration::from_secs(5),
-            head: Duration::from_secs(10),
+            head: Duration::from_secs(5),
             body_idle: Duration::from_secs(10),
             body: Duration::from_secs(20),
             bulk: Duration::from_mins(10),

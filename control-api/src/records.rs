@@ -95,7 +95,8 @@ async fn read(app: &App, uri: &Uri, headers: &HeaderMap, body: Body) -> Result<(
     json_kind(headers)?;
     let expect = Expect::read(headers)?;
     let limits = &app.limits;
-    let bounds = Bounds { bytes: limits.body_bytes as u64, idle: limits.body_idle, whole: limits.body };
+    let bounds =
+        Bounds { bytes: limits.body_bytes as u64, idle: limits.body_idle, whole: limits.body, pace: None };
     Ok((expect, Pieces::new(headers, body, bounds)?.all().await?))
 }
 
@@ -141,7 +142,12 @@ pub(crate) async fn bulk(
         .try_acquire_owned()
         .map_err(|_| Problem::unavailable("another bulk request is being read; try again"))?;
     let limits = &app.limits;
-    let bounds = Bounds { bytes: limits.bulk_bytes, idle: limits.body_idle, whole: limits.bulk };
+    let bounds = Bounds {
+        bytes: limits.bulk_bytes,
+        idle: limits.body_idle,
+        whole: limits.bulk,
+        pace: Some((limits.bulk_pace, limits.body_idle)),
+    };
     let body = Pieces::new(&headers, body, bounds)?;
     let (lines, errors) = Lines::new(&app.rules, limits.body_bytes, limits.bulk_errors).read(body).await?;
     let bulk = Bulk { mode, dry_run, lines, errors };

@@ -95,6 +95,8 @@ pub(crate) struct Bounds {
     pub(crate) bytes: u64,
     pub(crate) idle: Duration,
     pub(crate) whole: Duration,
+    /// At least so many bytes within such a time, over and over.
+    pub(crate) pace: Option<(u64, Duration)>,
 }
 
 /// A body that is read in pieces within its bounds.
@@ -103,6 +105,8 @@ pub(crate) struct Pieces {
     left: u64,
     bounds: Bounds,
     end: Instant,
+    /// Bytes that are to come before that moment, by the pace.
+    due: Option<(u64, Instant)>,
 }
 
 impl Pieces {
@@ -111,14 +115,26 @@ impl Pieces {
         if announced.is_some_and(|length: u64| length > bounds.bytes) {
             return Err(too_large(bounds.bytes));
         }
-        let end = Instant::now() + bounds.whole;
-        Ok(Self { body, left: bounds.bytes, bounds, end })
+        let now = Instant::now();
+        let due = bounds.pace.map(|(bytes, time)| (bytes, now + time));
+        Ok(Self { body, left: bounds.bytes, bounds, end: now + bounds.whole, due })
+    }
+
+    /// Counts what came against the pace.
+    fn keep_pace(&mut self, came: u64) {
+        if let (Some((bytes, _)), Some((pace, time))) = (&mut self.due, self.bounds.pace) {
+            *bytes = bytes.saturating_sub(came);
+            if *bytes == 0 {
+                self.due = Some((pace, Instant::now() + time));
+            }
+        }
     }
 
     /// The next piece; `None` at the end.
     pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, Problem> {
         loop {
             let until = self.end.min(Instant::now() + self.bounds.idle);
+            let until = self.due.map_or(until, |(_, due)| until.min(due));
             let frame = match timeout_at(until, self.body.frame()).await {
                 Err(_) => {
                     return Err(Problem::new(StatusCode::REQUEST_TIMEOUT, "the body came too slowly"));
@@ -134,6 +150,7 @@ impl Pieces {
             let Ok(data) = frame.into_data() else { continue };
             self.left =
                 self.left.checked_sub(data.len() as u64).ok_or_else(|| too_large(self.bounds.bytes))?;
+            self.keep_pace(data.len() as u64);
             return Ok(Some(data));
         }
     }

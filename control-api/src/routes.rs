@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{Request, State};
-use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, HOST, X_CONTENT_TYPE_OPTIONS};
 use axum::http::{HeaderValue, Method, StatusCode, Uri};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
@@ -63,7 +63,8 @@ pub(crate) fn router(app: Arc<App>) -> Router {
 
 /// Who may, and headers that every answer has.
 async fn guard(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
-    let allowed = auth::check(app.parts.token.as_ref(), request.uri(), request.headers());
+    let allowed = one_host(&request)
+        .and_then(|()| auth::check(app.parts.token.as_ref(), request.uri(), request.headers()));
     let mut response = match allowed {
         Ok(()) => next.run(request).await,
         Err(problem) => problem.into_response(),
@@ -72,6 +73,14 @@ async fn guard(State(app): State<Arc<App>>, request: Request, next: Next) -> Res
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     response
+}
+
+/// RFC 9112 3.2: of two `Host`s, what stands between us and the client may have taken the other.
+fn one_host(request: &Request) -> Result<(), Problem> {
+    if request.headers().get_all(HOST).iter().nth(1).is_none() {
+        return Ok(());
+    }
+    Err(Problem::new(StatusCode::BAD_REQUEST, "the header `Host` stands twice").field("host"))
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "tower-http hands the payload over")]

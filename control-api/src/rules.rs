@@ -89,8 +89,13 @@ pub(crate) fn from_body(id: &str, body: &[u8]) -> Result<Subscriber, Problem> {
     Ok(subscriber)
 }
 
-/// The body as JSON; 400 if it is none.
+/// The body as JSON; 400 if it is none, 422 if it says something twice.
 pub(crate) fn json_value(body: &[u8]) -> Result<Value, Problem> {
-    serde_json::from_slice(body)
-        .map_err(|error| Problem::new(StatusCode::BAD_REQUEST, format!("the body is not JSON: {error}")))
+    crate::json::read(body).map_err(|error| {
+        if error.is_data() {
+            Problem::new(StatusCode::UNPROCESSABLE_ENTITY, error.to_string())
+        } else {
+            Problem::new(StatusCode::BAD_REQUEST, format!("the body is not JSON: {error}"))
+        }
+    })
 }

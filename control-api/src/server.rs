@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The listening server: threads of its own, a bounded number of connections, a clean end.
+//! The listening server: threads of its own, a bounded number of connections, a clean end. Where all places are
+//! taken, the connection longest without a request makes room for the one that comes.
 //!
 //! Invariant: nothing that happens here reaches the rest of the process. The runtime lives on its own threads; a
 //! panic in a handler ends in a 500, a panic in a connection ends that connection, and if a whole thread dies the
@@ -15,16 +16,19 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::Body;
+use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_rustls::TlsAcceptor;
 
 use crate::app::{App, Parts};
 use crate::auth::Token;
 use crate::guard::Guard;
+use crate::lobby::{Answer, Lobby, Seat};
 use crate::options::{Limits, Options};
 use crate::shaper::Shaper;
 use crate::store::{Store, StoreError};
@@ -39,6 +43,8 @@ const BLOCKING: usize = 8;
 const ABANDON: Duration = Duration::from_millis(500);
 /// Between two tries when the process is out of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// Between two looks for a connection that may go, while one waits for room and all have requests under way.
+const ROOM_PAUSE: Duration = Duration::from_millis(50);
 
 /// Why the server did not start: one sentence.
 #[derive(Debug, thiserror::Error)]
@@ -301,64 +307,96 @@ async fn accept_loop(listener: TcpListener, door: Arc<Door>) {
         Ok(listener) => listener,
         Err(error) => return tracing::error!(%error, "HTTP cannot listen"),
     };
-    let room = Arc::new(Semaphore::new(door.limits.connections));
+    let places = door.limits.connections.min(files() / 2).max(1);
+    let (room, lobby) = (Arc::new(Semaphore::new(places)), Arc::new(Lobby::default()));
     let mut stopped = door.stopped.clone();
     loop {
         let accepted = tokio::select! {
             () = stopping(&mut stopped) => break,
-            accepted = accept(&listener, &room) => accepted,
+            accepted = accept(&listener, &room, &lobby) => accepted,
         };
         let Some((stream, permit)) = accepted else {
             continue;
         };
-        let door = Arc::clone(&door);
+        let (door, seat) = (Arc::clone(&door), Seat::take(&lobby));
         tokio::spawn(async move {
-            door.connection(stream).await;
+            tokio::select! {
+                () = door.connection(stream, &seat) => {}
+                () = seat.asked_to_leave() => tracing::debug!("an idle connection made room"),
+            }
             drop(permit);
         });
     }
     drop(listener);
-    let all = u32::try_from(door.limits.connections).unwrap_or(u32::MAX);
+    let all = u32::try_from(places).unwrap_or(u32::MAX);
     let drained = tokio::time::timeout(door.limits.drain, room.acquire_many(all)).await;
     if drained.is_err() {
         tracing::warn!("HTTP requests were still open at the end");
     }
 }
 
-/// Waits for room first, so that what does not fit stays in the kernel's backlog.
+/// Files this process may have open, of which other parts need some; where that is not told, the usual.
+fn files() -> usize {
+    let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"));
+    let soft = line.and_then(|line| line.split_whitespace().next());
+    soft.and_then(|soft| if soft == "unlimited" { Some(usize::MAX) } else { soft.parse().ok() })
+        .unwrap_or(1024)
+}
+
+/// Takes one connection and finds it room; what comes meanwhile stays in the kernel's backlog.
 async fn accept(
     listener: &tokio::net::TcpListener,
     room: &Arc<Semaphore>,
-) -> Option<(TcpStream, tokio::sync::OwnedSemaphorePermit)> {
-    let permit = Arc::clone(room).acquire_owned().await.ok()?;
+    lobby: &Lobby,
+) -> Option<(TcpStream, OwnedSemaphorePermit)> {
     match listener.accept().await {
-        Ok((stream, _)) => Some((stream, permit)),
+        Ok((stream, _)) => Some((stream, find_room(room, lobby).await?)),
         Err(error) => {
             tracing::warn!(%error, "a connection could not be accepted");
+            lobby.make_room();
             tokio::time::sleep(ACCEPT_PAUSE).await;
             None
         }
     }
 }
 
+async fn find_room(room: &Arc<Semaphore>, lobby: &Lobby) -> Option<OwnedSemaphorePermit> {
+    if let Ok(permit) = Arc::clone(room).try_acquire_owned() {
+        return Some(permit);
+    }
+    let mut place = std::pin::pin!(Arc::clone(room).acquire_owned());
+    loop {
+        lobby.make_room();
+        if let Ok(permit) = tokio::time::timeout(ROOM_PAUSE, place.as_mut()).await {
+            return permit.ok();
+        }
+    }
+}
+
 impl Door {
-    async fn connection(&self, stream: TcpStream) {
+    async fn connection(&self, stream: TcpStream, seat: &Arc<Seat>) {
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%error, "TCP_NODELAY");
         }
         let Some(tls) = &self.tls else {
-            return self.serve(stream).await;
+            return self.serve(stream, seat).await;
         };
         match tokio::time::timeout(self.limits.handshake, tls.accept(stream)).await {
-            Ok(Ok(stream)) => self.serve(stream).await,
+            Ok(Ok(stream)) => self.serve(stream, seat).await,
             Ok(Err(error)) => tracing::debug!(%error, "TLS handshake"),
             Err(_) => tracing::debug!("TLS handshake took too long"),
         }
     }
 
-    async fn serve<S: AsyncRead + AsyncWrite + Unpin>(&self, stream: S) {
+    async fn serve<S: AsyncRead + AsyncWrite + Unpin>(&self, stream: S, seat: &Arc<Seat>) {
         let io = TokioIo::new(Guard::new(stream, self.limits.write_stall));
-        let service = TowerToHyperService::new(self.router.clone());
+        let routes = TowerToHyperService::new(self.router.clone());
+        let seat = Arc::clone(seat);
+        let service = service_fn(move |request| {
+            let (visit, answer) = (seat.visit(), routes.call(request));
+            async move { answer.await.map(|answer| answer.map(|body| Body::new(Answer { body, _visit: visit }))) }
+        });
         let connection = hyper::server::conn::http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(self.limits.head)

@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use crate::rig::{Rig, record};
+use crate::rig::{Rig, record, soon};
 
 const SHORT: Duration = Duration::from_millis(200);
 
@@ -52,6 +52,113 @@ fn connections_that_do_nothing_keep_others_out_only_until_their_time_is_up() {
     let held: Vec<_> = (0..16).map(|_| connect(&rig)).collect();
     assert_eq!(rig.client.get("/healthz").status, 200);
     drop(held);
+}
+
+#[expect(clippy::disallowed_methods, reason = "that an answer is prompt is what is measured")]
+fn took(call: impl FnOnce()) -> Duration {
+    let begin = std::time::Instant::now();
+    call();
+    begin.elapsed()
+}
+
+#[expect(clippy::disallowed_methods, reason = "a slow client is slow")]
+fn pause(time: Duration) {
+    std::thread::sleep(time);
+}
+
+#[test]
+fn hundreds_of_idle_connections_delay_nobody() {
+    let rig = Rig::new();
+    let held: Vec<_> = (0..300).map(|_| connect(&rig)).collect();
+    let health = took(|| assert_eq!(rig.client.get("/healthz").status, 200));
+    assert!(health < Duration::from_secs(1), "{health:?}");
+    drop(held);
+}
+
+#[test]
+fn when_all_places_are_taken_the_longest_idle_makes_room() {
+    let rig = Rig::with(|options| {
+        options.limits.connections = 4;
+        options.limits.head = Duration::from_mins(1);
+    });
+    // nothing, half a head, an answer and then nothing
+    let starts = ["", "GET /v1/sub", "GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n"];
+    let held: Vec<_> = (0..15)
+        .map(|n| {
+            let mut socket = connect(&rig);
+            socket.write_all(starts[n % 3].as_bytes()).unwrap();
+            socket
+        })
+        .collect();
+    for _ in 0..3 {
+        let health = took(|| assert_eq!(rig.client.get("/healthz").status, 200));
+        assert!(health < Duration::from_secs(1), "{health:?}");
+    }
+    // those that came first went first
+    until_closed(held.into_iter().next().unwrap());
+}
+
+#[test]
+fn a_request_under_way_keeps_its_place() {
+    let rig = Rig::with(|options| {
+        options.limits.connections = 2;
+        options.limits.bulk_requests = 1;
+        options.limits.head = Duration::from_mins(1);
+    });
+    let line = record("new", 2).to_string();
+    let mut busy = connect(&rig);
+    let head = "POST /v1/subscribers/bulk HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\ncontent-length";
+    write!(busy, "{head}: {}\r\n\r\n", line.len()).unwrap();
+    busy.write_all(&line.as_bytes()[..10]).unwrap();
+    assert!(soon(|| rig.client.call("POST", "/v1/subscribers/bulk", "").status == 503), "it is under way");
+    let idle: Vec<_> = (0..10).map(|_| connect(&rig)).collect();
+    assert_eq!(rig.client.get("/healthz").status, 200);
+    busy.write_all(&line.as_bytes()[10..]).unwrap();
+    assert!(until_closed(busy).starts_with("HTTP/1.1 200"));
+    assert_eq!(rig.all(), [record("new", 2)]);
+    drop(idle);
+}
+
+#[test]
+fn a_bulk_that_drips_loses_its_place_and_one_that_keeps_pace_does_not() {
+    let rig = Rig::with(|options| {
+        options.limits.body_idle = Duration::from_secs(1);
+        options.limits.bulk_pace = 100;
+        options.limits.bulk_requests = 1;
+    });
+    let head = "POST /v1/subscribers/bulk HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n";
+    let drip = |bytes: usize, times: usize| {
+        let mut socket = connect(&rig);
+        write!(socket, "{head}content-length: {}\r\n\r\n", bytes * times).unwrap();
+        for _ in 0..times {
+            pause(Duration::from_millis(100));
+            if socket.write_all(" ".repeat(bytes).as_bytes()).is_err() {
+                break;
+            }
+        }
+        until_closed(socket)
+    };
+    let steady = drip(60, 25);
+    assert!(steady.starts_with("HTTP/1.1 200"), "{steady}");
+    // never still for long, and still no end in sight; what is written after the answer may reset it
+    let slow = drip(1, 30);
+    assert!(slow.starts_with("HTTP/1.1 408") || slow.is_empty(), "{slow}");
+    rig.client.call("POST", "/v1/subscribers/bulk", record("a", 1).to_string()).json(200);
+}
+
+#[test]
+fn a_second_host_is_refused() {
+    let rig = Rig::new();
+    for second in ["127.0.0.1", "rebind.example"] {
+        let mut socket = connect(&rig);
+        write!(
+            socket,
+            "GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\nHost: {second}\r\nconnection: close\r\n\r\n"
+        )
+        .unwrap();
+        let answer = until_closed(socket);
+        assert!(answer.starts_with("HTTP/1.1 400") && answer.contains("\"field\":\"host\""), "{answer}");
+    }
 }
 
 #[test]

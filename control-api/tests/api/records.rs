@@ -185,6 +185,30 @@ fn pages_walk_through_all_records_in_order() {
 }
 
 #[test]
+fn a_record_that_says_something_twice_is_refused_however_it_comes() {
+    let rig = Rig::new();
+    rig.put("a", 1);
+    let (before, path) = (rig.all(), "/v1/subscribers/a");
+    let rest = r#""up_bps": 64000, "match": {"ipv4": ["10.0.0.1"]}"#;
+    for (method, body) in [
+        ("PUT", format!(r#"{{"down_bps": 64000, "down_bps": 65000, {rest}}}"#)),
+        ("PUT", format!(r#"{{"id": "a", "down_bps": 64000, "down_bps": 65000, {rest}}}"#)),
+        ("PUT", format!(r#"{{"id": "a", "id": "a", "down_bps": 64000, {rest}}}"#)),
+        (
+            "PUT",
+            r#"{"down_bps": 64000, "up_bps": 64000, "match": {"vlan": {"outer": 1, "outer": 2}}}"#.to_owned(),
+        ),
+        ("PATCH", r#"{"down_bps": 64000, "down_bps": 65000}"#.to_owned()),
+        ("PATCH", r#"{"match": {"vlan": {"outer": 1, "outer": 2}}}"#.to_owned()),
+        ("PATCH", r#"{"match": null, "match": {"ipv4": ["10.0.0.9"]}}"#.to_owned()),
+    ] {
+        let problem = rig.client.call(method, path, body.clone()).problem(422);
+        assert!(problem["detail"].as_str().unwrap().contains("duplicate field"), "{body}: {problem}");
+    }
+    assert_eq!(rig.all(), before);
+}
+
+#[test]
 fn what_the_data_plane_refuses_is_left_nowhere() {
     let rig = Rig::new();
     rig.put("cust-1", 1);
