@@ -29,6 +29,8 @@ enum LabCommand {
     Run(RunArgs),
     /// Run one scenario under several AQMs.
     Compare(CompareArgs),
+    /// Hold the published cases against ours.
+    Paper(crate::lab_paper::PaperArgs),
 }
 
 /// Arguments of `sluice lab run`.
@@ -73,6 +75,7 @@ pub(crate) fn run(args: LabArgs) -> anyhow::Result<ExitCode> {
     match &args.command {
         LabCommand::Run(args) => run_one(args),
         LabCommand::Compare(args) => compare(args),
+        LabCommand::Paper(args) => crate::lab_paper::run(args),
     }
 }
 

@@ -7,6 +7,7 @@
 mod bench;
 mod check;
 mod lab;
+mod lab_paper;
 mod pcap;
 mod plane;
 mod replay;
