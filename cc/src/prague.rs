@@ -111,9 +111,9 @@ impl Prague {
         (self.rate * self.vrtt / 2.0).max(MIN_PACKET).min(self.mtu)
     }
 
-    fn learn_rtt(&mut self, ack: &Ack) {
+    fn learn_rtt(&mut self, srtt: Nanos) {
         let first = self.srtt == 0.0;
-        self.srtt = ack.srtt.as_secs_f64().max(1e-6);
+        self.srtt = srtt.as_secs_f64().max(1e-6);
         self.vrtt = if self.rtt_independence { self.srtt.max(REF_RTT) } else { self.srtt };
         if first {
             match self.start {
@@ -206,6 +206,10 @@ impl Prague {
 }
 
 impl Sender for Prague {
+    fn on_handshake(&mut self, rtt: Nanos) {
+        self.learn_rtt(rtt);
+    }
+
     fn on_ack(&mut self, ack: &Ack) {
         if ack.srtt == Nanos::ZERO {
             return;
@@ -213,7 +217,7 @@ impl Sender for Prague {
         if ack.ecn_broken && self.codepoint == Codepoint::Ect1 {
             self.codepoint = Codepoint::NotEct;
         }
-        self.learn_rtt(ack);
+        self.learn_rtt(ack.srtt);
         self.update_alpha(ack);
         let vrtt = self.vrtt_nanos();
         if matches!(self.phase, Phase::Loss(epoch) if epoch.is_over(ack, vrtt)) {

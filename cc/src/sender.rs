@@ -80,6 +80,9 @@ pub struct State {
 
 /// A congestion control.
 pub trait Sender: fmt::Debug + Send {
+    /// The handshake took this long: the first packets can be paced by it.
+    fn on_handshake(&mut self, _rtt: Nanos) {}
+
     /// News of an acknowledgement; after `on_loss` where both come from one.
     fn on_ack(&mut self, ack: &Ack);
 

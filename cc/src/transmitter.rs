@@ -24,6 +24,8 @@ pub struct TransmitterOptions {
     pub catch_up: Nanos,
     /// Packets to deliver; `None`: without end.
     pub packets: Option<u64>,
+    /// Round-trip time of the handshake before the first packet; `None`: there was none.
+    pub handshake: Option<Nanos>,
 }
 
 /// What to do next.
@@ -94,11 +96,16 @@ pub struct Transmitter {
 
 impl Transmitter {
     /// Around a congestion control.
-    pub fn new(sender: Box<dyn Sender>, options: &TransmitterOptions) -> Self {
+    pub fn new(mut sender: Box<dyn Sender>, options: &TransmitterOptions) -> Self {
+        let mut rtt = RttEstimator::new(options.rtt);
+        if let Some(handshake) = options.handshake {
+            rtt.sample(handshake);
+            sender.on_handshake(handshake);
+        }
         Self {
             sender,
             flight: Flight::new(options.flight),
-            rtt: RttEstimator::new(options.rtt),
+            rtt,
             pacer: Pacer::new(options.catch_up),
             budget: options.packets,
             timer: None,

@@ -102,6 +102,10 @@ impl Packet for MbufPacket {
         })
     }
 
+    fn macs(&self) -> [u8; 12] {
+        self.0.data().first_chunk().copied().unwrap_or_default()
+    }
+
     fn mark_ce(&mut self, _cause: Cause) {
         let offset = usize::from(self.meta().ip_offset);
         if let Some(header) = self.0.data_mut().get_mut(offset..) {

@@ -54,6 +54,11 @@ pub trait Packet: Sized {
     /// is no IP. Only disciplines with flows ask.
     fn flow_key(&self, seed: u64) -> FlowKey;
 
+    /// Destination and source MAC, the frame's first bytes. Only control traffic is asked.
+    fn macs(&self) -> [u8; 12] {
+        [0; 12]
+    }
+
     /// Sets CE in the IP header at `meta().ip_offset`, with the IPv4 checksum (RFC 1624). `cause` is for those who
     /// count.
     fn mark_ce(&mut self, cause: Cause);

@@ -14,6 +14,7 @@ mod lane;
 mod managed;
 mod protected;
 mod record;
+mod stations;
 mod tally;
 mod visit;
 
@@ -37,6 +38,7 @@ use crate::wheel::slot_from;
 use lane::Lane;
 use managed::Managed;
 use record::Record;
+use stations::Stations;
 use tally::{Tally, Whose};
 
 /// What a shard is built from.
@@ -85,12 +87,14 @@ const fn spare_entries(ids: usize) -> usize {
 }
 
 /// A queue id of control or unknown traffic.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Reserved {
     local: usize,
     port: PortId,
     /// Its rate is the port's.
     open: bool,
+    /// Of control traffic.
+    stations: Option<Stations>,
 }
 
 /// The queue ids one lcore owns.
@@ -247,7 +251,7 @@ impl<P: Packet> Shard<P> {
         if !self.budget.admits(record.buffers, packet.buffers()) {
             return Err((whose, DropReason::Pool));
         }
-        if control && !self.police(now, local, packet.frame_bytes()) {
+        if control && !self.police(now, local, packet) {
             self.tally.control_limited(whose.direction);
             return Err((whose, DropReason::Tail));
         }
@@ -255,10 +259,16 @@ impl<P: Packet> Shard<P> {
     }
 
     /// Whether control traffic stays within its part of the port.
-    fn police(&mut self, now: Nanos, local: usize, frame_bytes: u32) -> bool {
-        let shaper = &mut self.records[local].shaper;
+    fn police(&mut self, now: Nanos, local: usize, packet: &P) -> bool {
+        let bytes = packet.frame_bytes() + PORT_FRAME_OVERHEAD;
+        let Record { shaper, direction, .. } = &mut self.records[local];
+        let mut reserved = self.reserved.iter_mut().filter(|reserved| reserved.local == local);
+        let stations = reserved.find_map(|reserved| reserved.stations.as_mut());
+        if stations.is_some_and(|of| !of.admits(now, *direction, packet.macs(), (CONTROL_BURST, bytes))) {
+            return false;
+        }
         let two = shaper.pace().time(2 * u64::from(1_514 + PORT_FRAME_OVERHEAD));
-        shaper.police(now, CONTROL_BURST.max(two), frame_bytes + PORT_FRAME_OVERHEAD)
+        shaper.police(now, CONTROL_BURST.max(two), bytes)
     }
 
     /// Queues a packet, and puts its id on the wheel if it was idle.

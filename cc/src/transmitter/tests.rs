@@ -131,3 +131,24 @@ fn a_sample_from_the_future_or_held_beyond_belief_does_no_harm() {
     tx.on_ack(RTT, &frame);
     assert_eq!(tx.rtt().latest(), RTT);
 }
+
+#[test]
+fn a_handshake_lets_the_first_window_be_paced() {
+    let sent_at_once = |handshake: Option<Nanos>| {
+        let sender = build(Kind::Prague, &SenderOptions { mss: 1_500, ..SenderOptions::default() });
+        let options = TransmitterOptions { handshake, ..TransmitterOptions::default() };
+        let mut transmitter = Transmitter::new(sender, &options);
+        let now = Nanos::from_millis(100);
+        let burst = (0..100).take_while(|_| {
+            let sends = transmitter.next(now) == Next::Send;
+            if sends {
+                transmitter.commit(now);
+            }
+            sends
+        });
+        burst.count()
+    };
+    assert_eq!(sent_at_once(None), 10, "the whole initial window");
+    // 10 packets in half of 20 ms: one a millisecond
+    assert_eq!(sent_at_once(Some(Nanos::from_millis(20))), 1);
+}

@@ -7,6 +7,7 @@
 use aqm::{BitsPerSec, Nanos, Queue};
 
 use super::record::Record;
+use super::stations::Stations;
 use super::tally::Whose;
 use super::{CONTROL_PART, CONTROL_RATE, Reserved, Shard, TARGET_SHIFT, UNKNOWN_RATE, index};
 use crate::change::{Change, QueueKind, QueueSpec};
@@ -74,7 +75,10 @@ impl<P: Packet> Shard<P> {
     /// Control and unknown ids are few and looked after by name.
     fn reserve(&mut self, local: usize, spec: &QueueSpec) {
         if spec.kind != QueueKind::Subscriber && self.reserved.len() < self.reserved.capacity() {
-            self.reserved.push(Reserved { local, port: spec.egress_hint, open: spec.rate.0 == 0 });
+            let control = spec.kind == QueueKind::Control;
+            let stations = control.then(|| Stations::new(self.rate_of(spec), self.options.seed));
+            let (port, open) = (spec.egress_hint, spec.rate.0 == 0);
+            self.reserved.push(Reserved { local, port, open, stations });
         }
     }
 
@@ -130,10 +134,14 @@ impl<P: Packet> Shard<P> {
         record.limit_bytes = params.limit_bytes(rate);
         if record.kind == QueueKind::Control {
             record.shaper.set_rate(rate, now);
+            for reserved in self.reserved.iter_mut().filter(|reserved| reserved.local == local) {
+                reserved.stations.iter_mut().for_each(|stations| stations.set_rate(rate));
+            }
             return;
         }
         let lane = usize::from(record.lane);
-        let time = self.lanes[lane].time(&self.options.ports[lane], now);
+        // not the wheel's time: a wait that is only the wheel's lag must not grow with the pace
+        let time = self.lanes[lane].virtual_at(&self.options.ports[lane], now);
         record.shaper.set_rate(rate, time);
         if record.scheduled {
             self.hurry(local);
@@ -228,7 +236,7 @@ impl<P: Packet> Shard<P> {
     /// A port's rate has changed: so have the rates taken from it.
     pub(super) fn follow_port_rate(&mut self, now: Nanos, port: PortId) {
         for at in 0..self.reserved.len() {
-            let Reserved { local, port: of, open } = self.reserved[at];
+            let Reserved { local, port: of, open, .. } = self.reserved[at];
             if open && of == port {
                 let record = &self.records[local];
                 let spec = QueueSpec {

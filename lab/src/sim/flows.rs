@@ -7,7 +7,7 @@ use aqm::{FlowKey, Nanos};
 use cc::{Codepoint, Kind, Receiver, ReceiverOptions, SenderOptions, Transmitter, TransmitterOptions, build};
 
 use super::draws::{Draws, Purpose};
-use super::endpoint::{Account, Constant, Endpoint, Responsive, Source, ecn_of};
+use super::endpoint::{Account, Constant, Endpoint, Responsive, Source, ecn_of, to_cc};
 use super::events::What;
 use super::{BEGIN, World, part};
 use crate::scenario::{EcnChoice, Flow, Web};
@@ -36,7 +36,11 @@ impl World<'_> {
                     stop,
                     packet_bytes: entry.packet_bytes,
                     ecn: ecn_of(codepoint(entry.cc, entry.ecn)),
-                    ..endpoint(Account::Flow(number), entry.rtt, source(entry, start))
+                    ..endpoint(
+                        Account::Flow(number),
+                        entry.rtt,
+                        source(entry, start, self.seed ^ u64::from(number) << 32),
+                    )
                 });
                 number += 1;
             }
@@ -100,7 +104,7 @@ fn endpoint(account: Account, rtt: Nanos, source: Source) -> Endpoint {
     }
 }
 
-fn source(flow: &Flow, start: Nanos) -> Source {
+fn source(flow: &Flow, start: Nanos, seed: u64) -> Source {
     if flow.cc == Kind::Cbr {
         return Source::Constant(Constant {
             sent: 0,
@@ -116,26 +120,37 @@ fn source(flow: &Flow, start: Nanos) -> Source {
         codepoint: Some(codepoint(flow.cc, flow.ecn)),
         hystart: flow.hystart,
         rtt_independence: flow.rtt_independence,
+        seed,
+        ecn_max_rtt: ecn_max_rtt(flow.cc),
         ..SenderOptions::default()
     };
-    responsive(flow.cc, &options, None)
+    responsive(flow.cc, &options, flow.rtt, None)
 }
 
 fn web_source(web: &Web, packets: u64) -> Source {
     let options = SenderOptions {
         mss: WEB_PACKET_BYTES,
         codepoint: Some(codepoint(web.cc, web.ecn)),
+        ecn_max_rtt: ecn_max_rtt(web.cc),
         ..SenderOptions::default()
     };
-    responsive(web.cc, &options, Some(packets))
+    responsive(web.cc, &options, web.rtt, Some(packets))
 }
 
-fn responsive(kind: Kind, options: &SenderOptions, packets: Option<u64>) -> Source {
-    let transmitter = TransmitterOptions { packets, ..TransmitterOptions::default() };
+/// The handshake found no queue.
+fn responsive(kind: Kind, options: &SenderOptions, rtt: Nanos, packets: Option<u64>) -> Source {
+    let handshake = Some(to_cc(rtt));
+    let transmitter = TransmitterOptions { packets, handshake, ..TransmitterOptions::default() };
     Source::Responsive(Box::new(Responsive {
         tx: Transmitter::new(build(kind, options), &transmitter),
         rx: Receiver::new(ReceiverOptions::default()),
     }))
+}
+
+/// BBRv2 answers ECN at any round-trip time, as the L4S team's does with which the published figures were taken; BBRv3
+/// up to its 5 ms.
+fn ecn_max_rtt(kind: Kind) -> cc::Nanos {
+    if kind == Kind::Bbr2 { cc::Nanos::ZERO } else { SenderOptions::default().ecn_max_rtt }
 }
 
 fn codepoint(kind: Kind, choice: EcnChoice) -> Codepoint {
