@@ -83,6 +83,11 @@ impl Packet for TestPacket {
             dscp: 0,
         }
     }
+    /// Each packet comes from a station of its own.
+    fn macs(&self) -> [u8; 12] {
+        let [.., a, b] = self.serial.to_be_bytes();
+        [2, 0, 0, 0, a, b, 2, 0, 0, 1, a, b]
+    }
     fn mark_ce(&mut self, _cause: Cause) {
         assert!(matches!(self.meta.ecn, Ecn::Ect0 | Ecn::Ect1), "only ECT is marked, and once");
         assert!(!self.ce, "and once");
