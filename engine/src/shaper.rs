@@ -74,10 +74,15 @@ impl Shaper {
         self.due += Nanos((cost >> 32) as u64);
     }
 
+    /// Whether [`Self::police`] would let a packet pass.
+    pub(crate) fn has_room(&self, now: Nanos, burst: Nanos) -> bool {
+        self.due <= now + burst
+    }
+
     /// As a policer, in real time: whether a packet of `bytes` stays within the rate and a `burst`; if so it
     /// counts.
     pub(crate) fn police(&mut self, now: Nanos, burst: Nanos, bytes: u32) -> bool {
-        if self.due > now + burst {
+        if !self.has_room(now, burst) {
             return false;
         }
         if self.due < now {

@@ -262,13 +262,15 @@ impl<P: Packet> Shard<P> {
     fn police(&mut self, now: Nanos, local: usize, packet: &P) -> bool {
         let bytes = packet.frame_bytes() + PORT_FRAME_OVERHEAD;
         let Record { shaper, direction, .. } = &mut self.records[local];
-        let mut reserved = self.reserved.iter_mut().filter(|reserved| reserved.local == local);
-        let stations = reserved.find_map(|reserved| reserved.stations.as_mut());
-        if stations.is_some_and(|of| !of.admits(now, *direction, packet.macs(), (CONTROL_BURST, bytes))) {
+        let burst = CONTROL_BURST.max(shaper.pace().time(2 * u64::from(1_514 + PORT_FRAME_OVERHEAD)));
+        // the whole first: a share is spent only on what leaves
+        if !shaper.has_room(now, burst) {
             return false;
         }
-        let two = shaper.pace().time(2 * u64::from(1_514 + PORT_FRAME_OVERHEAD));
-        shaper.police(now, CONTROL_BURST.max(two), bytes)
+        let mut reserved = self.reserved.iter_mut().filter(|reserved| reserved.local == local);
+        let stations = reserved.find_map(|reserved| reserved.stations.as_mut());
+        stations.is_none_or(|of| of.admits(now, *direction, packet.macs(), (CONTROL_BURST, bytes)))
+            && shaper.police(now, burst, bytes)
     }
 
     /// Queues a packet, and puts its id on the wheel if it was idle.
