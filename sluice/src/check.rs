@@ -2,13 +2,15 @@
 //! `sluice check FILE`: validates a configuration or a subscriber file, told apart by content.
 //!
 //! Every problem has a line of its own on stderr, `file:line: key: message`; a good file gets a short summary on
-//! stdout, for a configuration with the memory that a subscriber of each profile takes. Nothing is opened or changed but the file itself.
+//! stdout, for a configuration with the memory that a subscriber of each profile takes. Nothing is changed, and nothing
+//! opened but the file itself and what its `[api]` names: token, certificate and key.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context;
+use control_api::{Options, Server};
 use dataplane::MbufPacket;
 use engine::{IdMemory, Profiles};
 use model::Config;
@@ -49,10 +51,18 @@ fn verdict(name: &str, bytes: &[u8]) -> Result<String, String> {
     // What is no UTF-8 is left to the importer, which says where.
     if std::str::from_utf8(bytes).is_ok() && import::detect(text) == Content::Config {
         let config = Config::parse(name, text).map_err(lines)?;
+        check_api(name, &config)?;
         return config_summary(name, &config);
     }
     let imported = import::read(name, bytes, &import::Options::default()).map_err(lines)?;
     Ok(import_summary(name, &imported))
+}
+
+/// Token, certificate and key, a line for each that cannot be used.
+pub(crate) fn check_api(name: &str, config: &Config) -> Result<(), String> {
+    let problems = Server::check(&Options::from_config(config));
+    let lines: Vec<_> = problems.iter().map(|problem| format!("{name}: {problem}\n")).collect();
+    if lines.is_empty() { Ok(()) } else { Err(lines.concat()) }
 }
 
 fn config_summary(name: &str, config: &Config) -> Result<String, String> {
@@ -146,6 +156,26 @@ mod tests {
         let expected = "f.toml:2: store.pth: unknown key; did you mean \"path\"?\n\
                         f.toml:4: api.listen: 5 is not a string with something in it\n";
         assert_eq!(problems, expected);
+    }
+
+    #[test]
+    fn files_that_the_api_needs_are_read() {
+        let name = format!("sluice-check-{}-token", std::process::id());
+        let token = std::env::temp_dir().join(name);
+        std::fs::write(&token, "fifteen-letters\n").unwrap();
+        let api =
+            format!("[api]\ntoken_file = {token:?}\ntls_cert = \"/nosuch/c\"\ntls_key = \"/nosuch/k\"\n");
+        let problems = verdict("f.toml", api.as_bytes()).unwrap_err();
+        let mut lines = problems.lines();
+        assert!(
+            lines.next().unwrap().starts_with("f.toml: api.tls_cert = /nosuch/c: No such file"),
+            "{problems}"
+        );
+        assert!(lines.next().unwrap().starts_with("f.toml: api.token_file = /"), "{problems}");
+        assert_eq!(lines.next(), None);
+        std::fs::write(&token, "sixteen-letters.\n").unwrap();
+        assert!(verdict("f.toml", format!("[api]\ntoken_file = {token:?}\n").as_bytes()).is_ok());
+        std::fs::remove_file(token).unwrap();
     }
 
     #[test]

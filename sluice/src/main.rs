@@ -12,6 +12,7 @@ mod pcap;
 mod plane;
 mod replay;
 mod run;
+mod strangers;
 mod subs;
 mod traffic;
 
@@ -19,7 +20,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// A software bottleneck with a DualQ Coupled AQM for every subscriber.
+/// Shapes every subscriber of a network to its rate, inline between two ports, with DualPI2 queues for L4S.
 #[derive(Parser)]
 #[command(version, about, max_term_width = 100)]
 struct Cli {

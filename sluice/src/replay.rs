@@ -8,6 +8,7 @@
 mod frame;
 mod machine;
 mod output;
+mod summary;
 #[cfg(test)]
 mod tests;
 
@@ -77,8 +78,9 @@ pub(crate) fn run(args: ReplayArgs) -> anyhow::Result<ExitCode> {
     let config = Config::load(&args.config)?;
     let machine = Machine::new(&config, args.direction.into(), args.port.as_deref())?;
     let report = replay(machine, &args)?;
-    let count = |key: &str| report.get(key).and_then(Value::as_u64).unwrap_or(0);
-    writeln!(std::io::stdout(), "{} packets in, {} out", count("packets_in"), count("packets_out"))?;
+    let direction = engine::Direction::from(args.direction).label();
+    let summary = summary::text(&report, direction, config.subscribers.len());
+    std::io::stdout().lock().write_all(summary.as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -15,15 +15,17 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use control_api::{Options, Server, Store};
-use dataplane::Handle;
+use dataplane::{Handle, LaunchError};
 use model::Config;
 use model::config::Lcores;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use tracing::{error, info};
+use tracing::{error, info, warn};
 use tracing_subscriber::EnvFilter;
 
+use crate::check::check_api;
 use crate::plane::Plane;
+use crate::strangers::Strangers;
 
 /// How often the control side looks at lcores, links and events.
 const TICK: Duration = Duration::from_millis(100);
@@ -42,7 +44,9 @@ pub(crate) struct RunArgs {
 /// Forwards until a signal.
 pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
     let config = Config::load(&args.config)?;
-    config.check_ports(&args.config.to_string_lossy())?;
+    let name = args.config.to_string_lossy();
+    config.check_ports(&name)?;
+    check_api(&name, &config).map_err(|problems| anyhow::anyhow!("{}", problems.trim_end()))?;
     if args.check {
         return Ok(ExitCode::SUCCESS);
     }
@@ -55,7 +59,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
         .init();
 
     keep_off_packet_cpus(&config);
-    let running = end_on_signals()?;
+    let running = end_on_signals(&[SIGTERM, SIGINT, SIGHUP])?;
     let (to_supervisor, from_main) = channel::<Handle>();
     let options = Options::from_config(&config);
     let store = Store::open(&config.store)?;
@@ -63,7 +67,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
         .name("supervisor".into())
         .spawn(move || supervise(options, store, &from_main))
         .context("the supervisor thread cannot be started")?;
-    let plane = dataplane::launch(&config)?;
+    let plane = dataplane::launch(&config).map_err(|error| explain(error, &config))?;
     // a second value can only mean that this ran twice
     let handle = running.get_or_init(|| plane.handle());
     to_supervisor.send(handle.clone()).context("the supervisor ended before it began")?;
@@ -74,6 +78,15 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
         Ok(outcome) => outcome.map(|()| ExitCode::SUCCESS),
         Err(_) => anyhow::bail!("the supervisor thread died"),
     }
+}
+
+/// Says so where the lcores that this machine has no CPUs for are those of the default.
+fn explain(error: LaunchError, config: &Config) -> anyhow::Error {
+    let unchosen = config.dataplane.lcores == Config::default().dataplane.lcores;
+    if unchosen && matches!(error, LaunchError::Eal(_)) && error.to_string().starts_with("lcore ") {
+        return anyhow::anyhow!("{error} (the default of dataplane.lcores); try lcores = {{ compact = 1 }}");
+    }
+    error.into()
 }
 
 /// Moves this thread, and all that it starts, to the first CPU that no packet lcore polls on.
@@ -89,18 +102,38 @@ fn keep_off_packet_cpus(config: &Config) {
     }
 }
 
-/// From now on SIGTERM and SIGINT stop the data plane put into the cell, or the process while there is none; a second
-/// one ends the process at once.
-fn end_on_signals() -> Result<Arc<OnceLock<Handle>>> {
+/// What a signal brings about.
+#[derive(Debug, PartialEq, Eq)]
+enum Answer {
+    GoOn,
+    Stop,
+    End,
+}
+
+/// `stopping`: whether the data plane is already; `None` while there is none.
+const fn answer(signal: i32, stopping: Option<bool>) -> Answer {
+    match (signal, stopping) {
+        (SIGHUP, _) => Answer::GoOn,
+        (_, Some(true)) => Answer::End,
+        _ => Answer::Stop,
+    }
+}
+
+/// From now on these signals stop the data plane put into the cell, or the process while there is none; a second one
+/// ends the process at once. SIGHUP, which a closed terminal or a habit of reloading sends, stops nothing.
+fn end_on_signals(caught: &[i32]) -> Result<Arc<OnceLock<Handle>>> {
     let running = Arc::new(OnceLock::<Handle>::new());
-    let mut signals = Signals::new([SIGTERM, SIGINT]).context("SIGTERM and SIGINT cannot be caught")?;
+    let mut signals = Signals::new(caught).context("SIGTERM, SIGINT and SIGHUP cannot be caught")?;
     let cell = Arc::clone(&running);
     let wait = move || {
-        for _ in signals.forever() {
-            match cell.get() {
-                Some(handle) if handle.stopping() => std::process::exit(1),
-                Some(handle) => handle.stop(),
-                None => std::process::exit(0),
+        for signal in signals.forever() {
+            match (answer(signal, cell.get().map(Handle::stopping)), cell.get()) {
+                (Answer::GoOn, _) => {
+                    info!("SIGHUP: nothing is reloaded; a change of the configuration needs a restart");
+                }
+                (Answer::Stop, Some(handle)) => handle.stop(),
+                (Answer::Stop, None) => std::process::exit(0),
+                (Answer::End, _) => std::process::exit(1),
             }
         }
     };
@@ -123,8 +156,10 @@ fn supervise(options: Options, store: Store, from_main: &Receiver<Handle>) -> Re
     let server = Server::start(options, Arc::new(plane.clone()), store)?;
     handle.begin();
     let mut said = None;
+    let mut strangers = Strangers::default();
     while !handle.stopping() {
         plane.tick();
+        strangers.tick(|| handle.metrics()).iter().for_each(|warning| warn!("{warning}"));
         let failure = server.failure();
         if let Some(failure) = failure.filter(|_| failure != said) {
             error!("{failure}; forwarding goes on with the last settings");
@@ -148,6 +183,41 @@ impl Drop for StopUnlessPanicking {
             self.0.begin();
         } else {
             self.0.stop();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lcores_that_nobody_chose_are_told_to_be_the_default() {
+        let error = || LaunchError::Eal(dpdk::EalError::NoSuchCpu { lcore: 2, cpu: 2, online: "0-1".into() });
+        let said = explain(error(), &Config::default()).to_string();
+        assert!(
+            said.starts_with("lcore 2 does not exist: this machine has no CPU 2 online, only 0-1"),
+            "{said}"
+        );
+        assert!(said.ends_with("(the default of dataplane.lcores); try lcores = { compact = 1 }"), "{said}");
+        let chosen = Config::parse("f", "[dataplane]\nlcores = { compact = 2 }").unwrap();
+        assert_eq!(explain(error(), &chosen).to_string(), error().to_string());
+        let other = LaunchError::Eal(dpdk::EalError::Again);
+        assert!(!explain(other, &Config::default()).to_string().contains("default"));
+    }
+
+    #[test]
+    fn a_hangup_ends_nothing_and_a_second_termination_all() {
+        // without a handler the first would end this process
+        let _running = end_on_signals(&[SIGHUP]).unwrap();
+        signal_hook::low_level::raise(SIGHUP).unwrap();
+        for stopping in [None, Some(false), Some(true)] {
+            assert_eq!(answer(SIGHUP, stopping), Answer::GoOn);
+        }
+        for signal in [SIGTERM, SIGINT] {
+            assert_eq!(answer(signal, None), Answer::Stop);
+            assert_eq!(answer(signal, Some(false)), Answer::Stop);
+            assert_eq!(answer(signal, Some(true)), Answer::End);
         }
     }
 }

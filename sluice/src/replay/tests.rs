@@ -574,3 +574,36 @@ fn the_port_of_a_capture_can_be_named() {
         assert!(error.contains("no core port of that name"), "{error}");
     }
 }
+
+#[test]
+fn the_terminal_is_told_of_each_queue_and_of_packets_of_nobody() {
+    let config = subscriber("a", 1_000_000, "ipv4 = [\"10.0.0.1\"]")
+        + &subscriber("b", 1_000_000, "ipv4 = [\"10.0.0.2\"]");
+    let mut records = stream(300, 2 * MS, &udp4([10, 0, 0, 1], 0, PAYLOAD));
+    records.extend(stream(2, MS, &udp4([10, 0, 0, 9], 0, PAYLOAD)).into_iter().map(|mut record| {
+        record.at = Nanos(record.at.0 + 600 * MS);
+        record
+    }));
+    let outcome = down(&config, &records);
+    let text = summary::text(&outcome.report, "down", 2);
+    let lines: Vec<_> = text.lines().collect();
+    assert_eq!(lines[0], format!("302 packets in, {} out", number(&outcome.report["packets_out"])));
+    assert_eq!(lines[1], "2 packets matched no subscriber");
+    assert!(lines[2].starts_with("SUBSCRIBER  QUEUE  OUT  DROPPED  MARKED  P50 ms  P99 ms"), "{text}");
+    let cells: Vec<_> = lines[3].split_whitespace().collect();
+    let a = queue(&outcome, "a", "classic");
+    let [out, p99] =
+        [number(&a["forwarded"]).to_string(), format!("{:.2}", a["delay_us"]["p99"].as_f64().unwrap() / 1e3)];
+    assert!(number(&a["forwarded"]) < 300, "the limit drops");
+    assert_eq!([cells[0], cells[1], cells[2], cells[6]], ["a", "C", &out, &p99]);
+    assert_eq!(cells[3].parse::<u64>().unwrap(), 300 - number(&a["forwarded"]));
+    assert!(lines[4].starts_with("(unknown)"), "{text}");
+    assert_eq!(lines.len(), 5, "b had no traffic: {text}");
+
+    let none = down("", &records);
+    let text = summary::text(&none.report, "down", 0);
+    assert!(
+        text.contains("302 packets matched no subscriber: the configuration names none (records of"),
+        "{text}"
+    );
+}
