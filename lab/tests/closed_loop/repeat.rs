@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The same scenario and seed give the same bytes: twice, on one thread or two, and as long as the sources say so.
 
+use std::path::PathBuf;
+
 use aqm::Nanos;
 use cc::Kind;
 use lab::{RateStep, Reverse, Scenario, Size, Web, run, run_all};
@@ -53,4 +55,22 @@ fn results_do_not_depend_on_the_number_of_threads() {
     let one = texts(1);
     assert_eq!(one.len(), 6);
     assert_eq!(one, texts(3));
+}
+
+/// Results checked in, one for each AQM. Regenerate by hand, with the reason in the commit:
+/// `LAB_BLESS=1 cargo test -p lab golden`.
+#[test]
+fn golden_results_are_as_they_were() {
+    for name in ["dualpi2", "pi2", "pie", "codel", "fq_codel", "fq", "cake", "cocoa", "curvy_red", "fifo"] {
+        let text = format!("aqm = \"{name}\"\nmtu = 1514");
+        let profile = Profile::parse(name, &text, lab::NO_OVERHEAD).expect("an AQM with its defaults");
+        let path: PathBuf =
+            [env!("CARGO_MANIFEST_DIR"), "tests", "golden", &format!("{name}.json")].iter().collect();
+        let is = json(&everything(profile), 1);
+        if std::env::var_os("LAB_BLESS").is_some() {
+            std::fs::write(&path, &is).expect("the folder is writable");
+        }
+        let was = std::fs::read_to_string(&path).unwrap_or_default();
+        assert!(was == is, "{name}: the result is not that of {}:\n{is}", path.display());
+    }
 }

@@ -309,7 +309,7 @@ pub(crate) fn any_subscriber() -> impl Strategy<Value = Subscriber> {
     let v6 =
         (any::<u128>(), 0..=128u8).prop_map(|(addr, len)| Ipv6Net::new(addr.into(), len).unwrap().trunc());
     let vlan =
-        (0..=4094u16, proptest::option::of(0..=4094u16)).prop_map(|(outer, inner)| Vlan { outer, inner });
+        (1..=4094u16, proptest::option::of(1..=4094u16)).prop_map(|(outer, inner)| Vlan { outer, inner });
     let mac = any::<[u8; 6]>().prop_map(|mut mac| {
         mac[0] = mac[0] & 0xfe | 2;
         MacAddr(mac)
