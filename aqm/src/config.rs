@@ -71,6 +71,9 @@ pub struct DualPi2Config {
     pub overload: Overload,
     /// ECT(0) goes to L too.
     pub any_ect: bool,
+    /// Queue protection (RFC 9957) stands before L: Not-ECT there passes untouched outside overload (RFC 9332
+    /// 2.5.1.1).
+    pub queue_protection: bool,
     /// The L4S switch (RFC 9331 5.1).
     pub l4s: bool,
     /// Off: nothing is marked anywhere. Every packet is then treated as Not-ECT, ECT(1) in L too: it is dropped with
@@ -94,6 +97,7 @@ impl Default for DualPi2Config {
             classic_protection_percent: 10,
             overload: Overload::Drop,
             any_ect: false,
+            queue_protection: false,
             l4s: true,
             ecn: true,
             compat: Compat::Rfc,

@@ -98,6 +98,7 @@ pub struct DualPi2Params {
     overload: Overload,
     l4s: bool,
     any_ect: bool,
+    queue_protection: bool,
     ecn: bool,
     compat: Compat,
 }
@@ -126,6 +127,7 @@ impl DualPi2Params {
             overload: config.overload,
             l4s: config.l4s,
             any_ect: config.any_ect,
+            queue_protection: config.queue_protection,
             ecn: config.ecn,
             compat: config.compat,
         })
@@ -222,6 +224,9 @@ impl DualPi2 {
                 return Verdict::Drop(Cause::Overload);
             }
             return if treatment.may_mark() { mark(head.ecn, Cause::Coupled) } else { Verdict::Pass };
+        }
+        if params.queue_protection && head.ecn == Ecn::NotEct {
+            return Verdict::Pass;
         }
         let (coupled, native) = (p.times(params.coupling), params.native(left.l, left.pace));
         let (p_l, cause) = if native > coupled { (native, Cause::Native) } else { (coupled, Cause::Coupled) };

@@ -234,6 +234,7 @@ fn config(profile: &model::Profile, keys: &DualPi2) -> DualPi2Config {
             Overload::Overflow => aqm::Overload::Overflow,
         },
         any_ect: keys.any_ect,
+        queue_protection: keys.queue_protection,
         l4s: profile.l4s,
         ecn: profile.ecn,
         compat: match keys.compat {

@@ -94,6 +94,8 @@ pub struct Plan {
     pub lines: Vec<Line>,
     /// Hosts of each client beside those of `lines`.
     pub hosts: &'static [u8],
+    /// `dataplane.subscribers`.
+    pub subscribers: u32,
 }
 
 impl Default for Plan {
@@ -106,6 +108,7 @@ impl Default for Plan {
             profile: "aqm = \"dualpi2\"",
             lines: vec![Line { id: "a", pair: 0, host: 10, down_bps: 20_000_000, up_bps: 10_000_000 }],
             hosts: &[],
+            subscribers: 65_536,
         }
     }
 }
@@ -222,9 +225,10 @@ impl Pair {
 }
 
 fn config(plan: &Plan, tag: &str, api: &str, name: &dyn Fn(&str, usize) -> String) -> String {
-    let Plan { lcores, device, classify, profile, .. } = plan;
+    let Plan { lcores, device, classify, profile, subscribers, .. } = plan;
     let mut config = format!(
         "[dataplane]\nlcores = {lcores}\nhugepages = \"never\"\nbuffers = 32768\n\
+         subscribers = {subscribers}\n\
          eal_args = [\"--file-prefix=sld-{tag}\"]\n\
          [classify]\n{classify}\n[profile.default]\n{profile}\n\
          [api]\nlisten = \"{api}\"\n[store]\npath = \"@STORE@\"\n"

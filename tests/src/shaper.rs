@@ -116,6 +116,13 @@ impl Shaper {
         Ok((answer.status().as_u16(), answer.body_mut().read_to_string()?))
     }
 
+    /// POST of JSON: status and body.
+    pub fn post(&self, path: &str, body: &str) -> Result<(u16, String)> {
+        let request = self.agent.post(format!("{}{path}", self.api)).content_type("application/json");
+        let mut answer = request.send(body)?;
+        Ok((answer.status().as_u16(), answer.body_mut().read_to_string()?))
+    }
+
     /// DELETE: status.
     pub fn delete(&self, path: &str) -> Result<u16> {
         Ok(self.agent.delete(format!("{}{path}", self.api)).call()?.status().as_u16())

@@ -353,6 +353,23 @@ fn without_ecn_nothing_is_marked_and_drops_are_classic() {
 }
 
 #[test]
+fn behind_queue_protection_not_ect_passes_l_untouched_until_overload() {
+    let with = params(&DualPi2Config { queue_protection: true, ..DualPi2Config::default() });
+    let without = params(&DualPi2Config::default());
+    for rule in [Rule::ForceL4s, Rule::Nqb] {
+        let head = head(Queue::L4s, Ecn::NotEct, rule);
+        for left in [busy(0.25), ramp_half()] {
+            assert!(run(&with, &head, &left, 20_000).dropped == 0.0, "{rule:?}");
+            assert!(run(&without, &head, &left, 20_000).dropped > 0.0, "{rule:?}");
+        }
+        let overload = run(&with, &head, &busy(0.6), 20_000);
+        assert!(near(overload.dropped, 0.36), "{rule:?}: {overload:?}");
+    }
+    let l4s = run(&with, &head(Queue::L4s, Ecn::Ect1, Rule::None), &busy(0.25), 20_000);
+    assert!(near(l4s.marked, 0.5), "{l4s:?}");
+}
+
+#[test]
 fn the_credit_changes_under_contention_only_and_starts_again_when_drained() {
     let params = linux();
     let mut state = DualPi2::new(&params, 0);
