@@ -48,6 +48,7 @@ pub enum Compat {
 
 /// Parameters of DualPI2; `pi2` takes the same and uses those of its C branch.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[expect(clippy::struct_excessive_bools, reason = "switches of the configuration, each by its name there")]
 pub struct DualPi2Config {
     /// PI target delay.
     pub target: Nanos,

@@ -86,6 +86,7 @@ pub enum Cause {
 
 /// Parameters derived from a [`DualPi2Config`]; shared by all queue ids of a profile.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[expect(clippy::struct_excessive_bools, reason = "switches of the configuration, each by its name there")]
 pub struct DualPi2Params {
     pi: PiParams,
     wrr: Wrr,
