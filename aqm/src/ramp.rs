@@ -90,6 +90,21 @@ mod tests {
     }
 
     #[test]
+    fn thresholds_and_delay_estimates_are_those_of_docsis() {
+        // docsis-ns3: MaxTh less 2^19 ns, floor 2 frames of 2000 bytes, 50 Mb/s
+        let range = Nanos(1 << 19);
+        for (max_us, min_us) in [(1_000, 640), (2_000, 1_476)] {
+            let ramp = Ramp::new(Nanos::from_micros(max_us).since(range), range, 2 * 2_000);
+            assert!(ramp.min(pace(50)).0.abs_diff(min_us * 1_000) < 1_000, "MaxTh {max_us} us");
+        }
+        for (mbps, estimates) in [(50, [164, 328, 493]), (20, [411, 822, 1_233])] {
+            for (frames, us) in (1..).zip(estimates) {
+                assert_eq!(pace(mbps).time(frames * 1_028).0 / 1_000, us, "{frames} frames at {mbps} Mb/s");
+            }
+        }
+    }
+
+    #[test]
     fn extremes_stay_in_range() {
         let ramp = Ramp::new(Nanos::from_micros(800), Nanos(1), 2 * MTU);
         for bytes in [0, 1, u64::from(u32::MAX), u64::MAX] {

@@ -243,3 +243,20 @@ fn config(profile: &model::Profile, keys: &DualPi2) -> DualPi2Config {
         },
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffer_sizes_are_those_of_docsis_where_the_limit_is_100_ms() {
+        let profile = model::Profile { limit_us: 100_000, mtu: 2_000, ..model::Profile::default() };
+        let all = Profiles::new(&BTreeMap::from([("c".to_owned(), profile)])).expect("a profile");
+        let params = all.get(0).expect("the one");
+        // docsis-ns3: AMSR 50 Mb/s, peak 40, 16 for a single flow
+        for (mbps, bytes) in [(50, 625_000), (40, 500_000), (16, 200_000)] {
+            assert_eq!(params.limit_bytes(BitsPerSec(mbps * 1_000_000)), bytes, "{mbps} Mb/s");
+        }
+        assert_eq!(params.limit_bytes(BitsPerSec(64_000)), 16_000, "never below 8 full packets");
+    }
+}
