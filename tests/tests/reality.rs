@@ -149,8 +149,7 @@ fn agree(real: &Seen, lab: &Seen, case: &Case) -> Timed {
     let mut verdicts = Vec::new();
     if case.prague {
         verdicts.push(near("L share", real.l4s_share, lab.l4s_share, 0.9, 1.1));
-        // a factor of 2; the real one is the upper edge of a bin that is up to a quarter wide
-        verdicts.push(near("L p99 ms", real.l4s_p99_ms, lab.l4s_p99_ms, 0.5, 2.0 * 1.25));
+        verdicts.push(near("L p99 ms", real.l4s_p99_ms, lab.l4s_p99_ms, 0.5, 2.0));
     }
     if case.cubic {
         verdicts.push(near("C share", real.classic_share, lab.classic_share, 0.9, 1.1));
