@@ -30,8 +30,7 @@ bench: build
 
 # The published cases beside ours: docs/lab-results.md and a page under target/lab. Exits 1 while any cell is outside its
 # band, as some are: the page says which and why.
-lab:
-	$(CARGO) build --release -p sluice
+lab: build
 	@$${CARGO_TARGET_DIR:-target}/release/sluice lab paper --html target/lab --json target/lab.json \
 	  --markdown docs/lab-results.md --date "$$(date +%F)" --commit "$$(git rev-parse --short HEAD)"
 
