@@ -13,11 +13,12 @@ use model::stats::Event;
 use prometheus::Registry;
 use tokio::sync::{Semaphore, broadcast, watch};
 
-use crate::auth::Token;
 use crate::directory::Directory;
 use crate::metrics;
 use crate::options::{Limits, Options};
 use crate::problem::Problem;
+use crate::protection::Protection;
+use crate::reload::Reloader;
 use crate::rules::Rules;
 use crate::shaper::Shaper;
 use crate::writer::Writes;
@@ -31,7 +32,8 @@ pub(crate) struct Parts {
     pub(crate) directory: Arc<Directory>,
     pub(crate) writes: Writes,
     pub(crate) events: broadcast::Sender<Event>,
-    pub(crate) token: Option<Token>,
+    pub(crate) protection: Protection,
+    pub(crate) reload: Arc<Reloader>,
     pub(crate) stopped: watch::Receiver<bool>,
 }
 

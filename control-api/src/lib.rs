@@ -24,7 +24,9 @@ mod ndjson;
 mod options;
 mod precondition;
 mod problem;
+mod protection;
 mod records;
+mod reload;
 mod request;
 mod routes;
 mod rules;
@@ -36,6 +38,8 @@ mod tls;
 mod writer;
 
 pub use options::{Limits, Options};
+pub use protection::Protection;
+pub use reload::{Refused, Reload, Reloaded};
 pub use server::{Server, ServerHandle, StartError};
 pub use shaper::{Edit, Shaper, ShaperError};
 pub use store::{Store, StoreError};

@@ -18,7 +18,7 @@ use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::app::App;
 use crate::problem::Problem;
-use crate::{auth, events, records, state};
+use crate::{events, records, reload, state};
 
 const OPENAPI: &str = include_str!("../openapi.json");
 const FRONT_PAGE: &str = include_str!("front.html");
@@ -45,6 +45,7 @@ fn table() -> Vec<Route> {
         ("/v1/lcores", &["get"], get(state::lcores)),
         ("/v1/profiles", &["get"], get(state::profiles)),
         ("/v1/events", &["get"], get(events::stream)),
+        ("/v1/reload", &["post"], post(reload::reload)),
         ("/v1/openapi.json", &["get"], get(openapi)),
     ]
 }
@@ -63,8 +64,8 @@ pub(crate) fn router(app: Arc<App>) -> Router {
 
 /// Who may, and headers that every answer has.
 async fn guard(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
-    let allowed = one_host(&request)
-        .and_then(|()| auth::check(app.parts.token.as_ref(), request.uri(), request.headers()));
+    let allowed =
+        one_host(&request).and_then(|()| app.parts.protection.check(request.uri(), request.headers()));
     let mut response = match allowed {
         Ok(()) => next.run(request).await,
         Err(problem) => problem.into_response(),

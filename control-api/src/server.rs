@@ -23,17 +23,17 @@ use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
-use tokio_rustls::TlsAcceptor;
 
 use crate::app::{App, Parts};
-use crate::auth::Token;
 use crate::guard::Guard;
 use crate::lobby::{Answer, Lobby, Seat};
 use crate::options::{Limits, Options};
+use crate::protection::{self, Protection};
+use crate::reload::{Reload, Reloader};
+use crate::routes;
 use crate::shaper::Shaper;
 use crate::store::{Store, StoreError};
 use crate::writer::{Writer, Writes};
-use crate::{routes, tls};
 
 /// Worker threads of the runtime: control work, never packets.
 const WORKERS: usize = 2;
@@ -112,10 +112,7 @@ impl Server {
     /// Everything that would keep [`start`](Self::start) from protecting the listener: lacking or bad token,
     /// certificate, key. Reads those files and opens nothing else.
     pub fn check(options: &Options) -> Vec<StartError> {
-        match exposed(options) {
-            Ok(()) => [acceptor(options).err(), token(options).err()].into_iter().flatten().collect(),
-            Err(error) => vec![error],
-        }
+        protection::problems(options)
     }
 
     /// Replays the store into `shaper`, then listens. Returns when both are done; requests are answered from then
@@ -128,41 +125,77 @@ impl Server {
         shaper: Arc<dyn Shaper>,
         store: Store,
     ) -> Result<ServerHandle, StartError> {
-        let (token, tls) = protection(&options)?;
+        let protection = Protection::new(&options)?;
         let listener = bind(options.listen)?;
         let listen_error =
             |error: std::io::Error| StartError::Listen { listen: options.listen, reason: error.to_string() };
         let address = listener.local_addr().map_err(listen_error)?;
         let (stop, stopped) = watch::channel(false);
+        let reload = Arc::<Reloader>::default();
         let loaded = Writer::load(&options, Arc::clone(&shaper), store)?;
         let (directory, events) = (Arc::clone(&loaded.directory), loaded.events.clone());
         let (limits, start_hook) = (options.limits, options.thread_start);
         let (thread, writes) = loaded.spawn(start_hook).map_err(threads)?;
         let app = App::new(
             options,
-            Parts { shaper, directory, writes: writes.clone(), events, token, stopped: stopped.clone() },
+            Parts {
+                shaper,
+                directory,
+                writes: writes.clone(),
+                events,
+                protection: protection.clone(),
+                reload: Arc::clone(&reload),
+                stopped: stopped.clone(),
+            },
         );
-        let mut handle = ServerHandle { address, stop, writes, http: None, writer: Some(thread) };
-        handle.http = Some(spawn(listener, routes::router(app), tls, limits, stopped, start_hook)?);
+        let mut handle = ServerHandle {
+            address,
+            stop,
+            writes,
+            protection: protection.clone(),
+            reload,
+            http: None,
+            writer: Some(thread),
+        };
+        let door = Door { router: routes::router(app), protection, limits, stopped };
+        handle.http = Some(spawn(listener, door, start_hook)?);
         tracing::info!(%address, "HTTP listens");
         Ok(handle)
     }
 }
 
 /// The running server. Dropping it shuts it down.
-#[derive(Debug)]
 pub struct ServerHandle {
     address: SocketAddr,
     stop: watch::Sender<bool>,
     writes: Writes,
+    protection: Protection,
+    reload: Arc<Reloader>,
     http: Option<JoinHandle<()>>,
     writer: Option<JoinHandle<()>>,
+}
+
+impl std::fmt::Debug for ServerHandle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ServerHandle").field("address", &self.address).finish_non_exhaustive()
+    }
 }
 
 impl ServerHandle {
     /// Where it listens.
     pub fn local_addr(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Token and TLS, for a reload to renew.
+    pub fn protection(&self) -> Protection {
+        self.protection.clone()
+    }
+
+    /// What `POST /v1/reload` does from now on; until then it says that it is too early.
+    pub fn on_reload(&self, reload: Arc<dyn Reload>) {
+        // a second one could only be the same
+        let _ = self.reload.set(reload);
     }
 
     /// What stopped working, if anything did; forwarding does not depend on it.
@@ -218,41 +251,6 @@ fn threads(error: impl std::fmt::Display) -> StartError {
     StartError::Threads(error.to_string())
 }
 
-/// Token and TLS of the options; refuses to be reached by others without both.
-fn protection(options: &Options) -> Result<(Option<Token>, Option<TlsAcceptor>), StartError> {
-    exposed(options)?;
-    let tls = acceptor(options)?;
-    Ok((token(options)?, tls))
-}
-
-fn exposed(options: &Options) -> Result<(), StartError> {
-    let missing: Vec<_> = [
-        ("token_file", options.token_file.is_none()),
-        ("tls_cert", options.tls_cert.is_none()),
-        ("tls_key", options.tls_key.is_none()),
-    ]
-    .into_iter()
-    .filter_map(|(name, missing)| missing.then_some(name))
-    .collect();
-    if !options.listen.ip().to_canonical().is_loopback() && !missing.is_empty() {
-        return Err(StartError::Exposed { listen: options.listen, missing: missing.join(", ") });
-    }
-    Ok(())
-}
-
-fn acceptor(options: &Options) -> Result<Option<TlsAcceptor>, StartError> {
-    match (&options.tls_cert, &options.tls_key) {
-        (Some(cert), Some(key)) => tls::acceptor(cert, key).map(Some),
-        (Some(_), None) => Err(StartError::HalfTls("tls_key")),
-        (None, Some(_)) => Err(StartError::HalfTls("tls_cert")),
-        (None, None) => Ok(None),
-    }
-}
-
-fn token(options: &Options) -> Result<Option<Token>, StartError> {
-    options.token_file.as_deref().map(Token::read).transpose()
-}
-
 fn bind(listen: SocketAddr) -> Result<TcpListener, StartError> {
     let listener = TcpListener::bind(listen).and_then(|listener| {
         listener.set_nonblocking(true)?;
@@ -261,14 +259,7 @@ fn bind(listen: SocketAddr) -> Result<TcpListener, StartError> {
     listener.map_err(|error| StartError::Listen { listen, reason: error.to_string() })
 }
 
-fn spawn(
-    listener: TcpListener,
-    router: Router,
-    tls: Option<TlsAcceptor>,
-    limits: Limits,
-    stopped: watch::Receiver<bool>,
-    start_hook: Option<fn()>,
-) -> Result<JoinHandle<()>, StartError> {
+fn spawn(listener: TcpListener, door: Door, start_hook: Option<fn()>) -> Result<JoinHandle<()>, StartError> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(WORKERS)
         .max_blocking_threads(BLOCKING)
@@ -277,12 +268,11 @@ fn spawn(
         .enable_all()
         .build()
         .map_err(threads)?;
-    let door = Arc::new(Door { router, tls, limits, stopped });
     std::thread::Builder::new()
         .name("sluice-http".to_owned())
         .spawn(move || {
             run_hook(start_hook);
-            runtime.block_on(accept_loop(listener, door));
+            runtime.block_on(accept_loop(listener, Arc::new(door)));
             runtime.shutdown_timeout(ABANDON);
         })
         .map_err(threads)
@@ -297,7 +287,7 @@ pub(crate) async fn stopping(stopped: &mut watch::Receiver<bool>) {
 /// What every connection needs.
 struct Door {
     router: Router,
-    tls: Option<TlsAcceptor>,
+    protection: Protection,
     limits: Limits,
     stopped: watch::Receiver<bool>,
 }
@@ -379,7 +369,7 @@ impl Door {
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%error, "TCP_NODELAY");
         }
-        let Some(tls) = &self.tls else {
+        let Some(tls) = self.protection.tls() else {
             return self.serve(stream, seat).await;
         };
         match tokio::time::timeout(self.limits.handshake, tls.accept(stream)).await {

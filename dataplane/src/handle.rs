@@ -19,6 +19,7 @@ use engine::{
 };
 use mem::Tsc;
 use model::Subscriber;
+use model::config::Classify;
 use model::stats::{DirectionStats, EventKind, LcoreRole, SubscriberStats};
 
 use crate::control::ControlCounters;
@@ -27,7 +28,7 @@ use crate::figures::shown;
 use crate::kinds::KindCounters;
 use crate::lcore::{LcoreShared, Phase, PhaseCell, STALL};
 use crate::memory::RING;
-use crate::rx::{BURST, PortCounters};
+use crate::rx::{BURST, PortCounters, RxRules, SharedRules};
 use crate::tx::{Held, Order, Reply};
 use crate::watch::{self, LcoreWatches, Watch};
 
@@ -46,12 +47,21 @@ pub struct Handle(pub(crate) Arc<Inner>);
 /// A port as the control side sees it.
 pub(crate) struct PortEntry {
     pub(crate) config: model::config::Port,
+    /// The configured rate in force; 0: none.
+    pub(crate) rate_bps: AtomicU64,
     pub(crate) peer: String,
     pub(crate) port: Port,
     pub(crate) rx: Vec<Arc<PortCounters>>,
     pub(crate) tx: Vec<Arc<PortCounters>>,
     /// One for each shard.
     pub(crate) lost: Vec<Arc<engine::Counter>>,
+}
+
+impl PortEntry {
+    /// The configured rate in force.
+    pub(crate) fn rate_bps(&self) -> Option<u64> {
+        Some(self.rate_bps.load(Relaxed)).filter(|&bps| bps > 0)
+    }
 }
 
 /// All that is shared.
@@ -61,6 +71,7 @@ pub(crate) struct Inner {
     pub(crate) lcores: Vec<Arc<LcoreShared>>,
     pub(crate) ports: Vec<PortEntry>,
     pub(crate) shared_ports: Arc<[PortShared]>,
+    pub(crate) rules: SharedRules,
     pub(crate) shards: Vec<Arc<ShardCounters>>,
     pub(crate) held: Vec<Arc<Held>>,
     pub(crate) rx: Vec<(Arc<RxCounters>, Arc<KindCounters>)>,
@@ -442,7 +453,7 @@ impl Handle {
                 tracing::info!(%port, up = link.up, "link");
                 events.push(EventKind::Link { port, up: link.up, speed_bps });
             }
-            let rate = PortShared::shaper_rate(entry.config.rate_bps, link.speed_bps.map(BitsPerSec));
+            let rate = PortShared::shaper_rate(entry.rate_bps(), link.speed_bps.map(BitsPerSec));
             // a link that tells no speed keeps the rate it had
             if link.up && rate.is_some() && rate != shared.rate() {
                 shared.set_rate(rate);
@@ -498,6 +509,27 @@ impl Handle {
             }
         }
         reasons
+    }
+
+    /// Whether every lcore that has work has been seen lately: what a watchdog is fed for. True while it drains, which
+    /// ends by itself.
+    pub fn lives(&self) -> bool {
+        self.stopping() || self.0.silent(self.0.now()).next().is_none()
+    }
+
+    /// Other DSCP rules, another fate of unknown traffic: for the next burst of each RX lcore.
+    pub fn set_classify(&self, classify: &Classify) {
+        self.0.rules.store(Arc::new(RxRules::new(classify)));
+    }
+
+    /// Another configured rate of a port, by its place in the configuration; `None`: what its link gives. Buffers and
+    /// descriptors stay those of the start.
+    pub fn set_port_rate(&self, port: usize, rate_bps: Option<u64>) {
+        if let (Some(entry), Some(shared)) = (self.0.ports.get(port), self.0.shared_ports.get(port)) {
+            entry.rate_bps.store(rate_bps.unwrap_or(0), Relaxed);
+            let link = entry.port.link().speed_bps.map(BitsPerSec);
+            shared.set_rate(PortShared::shaper_rate(rate_bps, link));
+        }
     }
 
     /// The records are loaded: ports receive from now on.

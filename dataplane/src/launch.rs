@@ -9,9 +9,10 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use dpdk::{Consumer, Eal, LcoreHandle, Producer, TxQueue};
 use engine::{
-    Classifier, DscpRules, OverloadEvent, PiBanks, PortId, PortShared, Profiles, Registry, RegistryOptions,
+    Classifier, OverloadEvent, PiBanks, PortId, PortShared, Profiles, Registry, RegistryOptions,
     RegistryPort, RingDrops, RxCounters, Shard, ShardCounters, ShardOptions,
 };
 use mem::Tsc;
@@ -27,7 +28,7 @@ use crate::lcore::{LcoreShared, Phase, PhaseCell};
 use crate::memory;
 use crate::open::{self, Opened};
 use crate::run::Job;
-use crate::rx::{RxPort, RxShared, RxWorker};
+use crate::rx::{RxPort, RxRules, RxShared, RxWorker, SharedRules};
 use crate::tx::{self, Held, Order, TxPort, TxWorker};
 use crate::watch::Watch;
 
@@ -135,6 +136,7 @@ pub(crate) struct Builder<'a> {
     profiles: Arc<Profiles>,
     ports: Arc<[PortShared]>,
     ring_drops: Arc<RingDrops>,
+    rules: SharedRules,
     registry: Registry,
     classifier: Classifier,
 }
@@ -179,6 +181,7 @@ impl<'a> Builder<'a> {
             profiles,
             ports,
             ring_drops,
+            rules: Arc::new(ArcSwap::from_pointee(RxRules::new(&config.classify))),
             registry,
             classifier,
         })
@@ -236,6 +239,7 @@ impl<'a> Builder<'a> {
             lcores: lcores(self.config),
             ports: opened.entries,
             shared_ports: self.ports,
+            rules: self.rules,
             shards: shard_counters,
             held,
             rx,
@@ -288,11 +292,8 @@ impl<'a> Builder<'a> {
 
     /// One worker for each RX lcore, with the queues it polls.
     fn rx_workers(&self, producers: Vec<Vec<Producer>>, opened: &mut Opened) -> RxBuilt {
-        let shared = Arc::new(RxShared {
-            rules: DscpRules::new(&self.config.classify.rules),
-            unknown: self.config.classify.unknown,
-            ring_drops: Arc::clone(&self.ring_drops),
-        });
+        let shared =
+            Arc::new(RxShared { rules: Arc::clone(&self.rules), ring_drops: Arc::clone(&self.ring_drops) });
         let mut built = RxBuilt { workers: Vec::new(), counters: Vec::new() };
         let lcores = producers.len();
         for (index, rings) in producers.into_iter().enumerate() {

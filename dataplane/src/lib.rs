@@ -24,8 +24,10 @@ mod tx;
 mod usage;
 mod watch;
 
+pub use dpdk::version as dpdk_version;
 pub use error::{ApplyError, LaunchError};
 pub use handle::Handle;
 pub use launch::{Plane, launch};
+pub use open::{MemoryNeed, is_pci, memory_need};
 pub use packet::{MbufPacket, PacketFifo};
 pub use rings::{OnRings, Wire, launch_on_rings};

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use aqm::BitsPerSec;
 use dpdk::{
@@ -21,6 +22,26 @@ use crate::rx::PortCounters;
 /// What tells instances on one machine apart, unless `eal_args` says otherwise.
 const FILE_PREFIX: &str = "sluice";
 
+/// Memory that a configuration takes at start, on all NUMA nodes together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryNeed {
+    /// On huge pages.
+    pub huge_mb: u32,
+    /// Without them.
+    pub plain_mb: u32,
+}
+
+/// What [`crate::launch`] will ask for.
+pub fn memory_need(config: &Config) -> MemoryNeed {
+    need(config, memory::buffers(config))
+}
+
+fn need(config: &Config, buffers: u32) -> MemoryNeed {
+    let nodes = if config.ports.iter().any(|port| is_pci(&port.device)) { numa_nodes() } else { 1 };
+    let of = |huge| memory::mb(buffers, huge).saturating_mul(nodes);
+    MemoryNeed { huge_mb: of(true), plain_mb: of(false) }
+}
+
 /// Starts the EAL with memory for that many buffers.
 pub(crate) fn eal(config: &Config, buffers: u32) -> Result<Eal, LaunchError> {
     let lcore = |lcore: &model::config::Lcore| Lcore { id: lcore.id, cpu: lcore.cpu };
@@ -29,8 +50,7 @@ pub(crate) fn eal(config: &Config, buffers: u32) -> Result<Eal, LaunchError> {
         // the first is EAL's main lcore
         Lcores::Split { control, rx, tx } => [control].into_iter().chain(rx).chain(tx).map(lcore).collect(),
     };
-    let nodes = if config.ports.iter().any(|port| is_pci(&port.device)) { numa_nodes() } else { 1 };
-    let (huge, plain) = (memory::mb(buffers, true) * nodes, memory::mb(buffers, false) * nodes);
+    let MemoryNeed { huge_mb: huge, plain_mb: plain } = need(config, buffers);
     let memory = match config.dataplane.hugepages {
         HugePages::Require => Memory::Huge { mb: huge },
         HugePages::Never => Memory::NoHuge { mb: plain },
@@ -58,7 +78,7 @@ fn numa_nodes() -> u32 {
 }
 
 /// Whether a device is a PCI address (`0000:3b:00.0` or `3b:00.0`) rather than a vdev.
-fn is_pci(device: &str) -> bool {
+pub fn is_pci(device: &str) -> bool {
     let address = device.split(',').next().unwrap_or_default();
     address.contains(':')
         && address.contains('.')
@@ -160,7 +180,7 @@ fn configure(
 
 /// Rate of a port's shaper.
 pub(crate) fn shaper_rate(entry: &PortEntry) -> Option<BitsPerSec> {
-    PortShared::shaper_rate(entry.config.rate_bps, entry.port.link().speed_bps.map(BitsPerSec))
+    PortShared::shaper_rate(entry.rate_bps(), entry.port.link().speed_bps.map(BitsPerSec))
 }
 
 /// Where packets that come in by a port of this role go.
@@ -190,6 +210,7 @@ impl Opened {
         let counters = |count: usize| (0..count).map(|_| Arc::<PortCounters>::default()).collect();
         self.entries.push(PortEntry {
             peer: config.ports.get(port_config.peer).map(|peer| peer.name.clone()).unwrap_or_default(),
+            rate_bps: AtomicU64::new(port_config.rate_bps.unwrap_or(0)),
             config: port_config.clone(),
             port,
             rx: counters(queues.rx.len()),

@@ -7,12 +7,13 @@
 use std::sync::Arc;
 
 use aqm::{Nanos, Stamp, classify};
+use arc_swap::{ArcSwap, Cache};
 use dpdk::{Burst, Mbuf, Producer, RxQueue};
 use engine::{
     Class, Classifier, Counter, Direction, DscpRules, Meta, Packet as _, PortId, QueueId, Reserved,
     RingDrops, RxCounters,
 };
-use model::config::Unknown;
+use model::config::{Classify, Unknown};
 use wire::Parsed;
 
 use crate::kinds::KindCounters;
@@ -40,10 +41,25 @@ pub(crate) struct PortCounters {
     pub(crate) bytes: Counter,
 }
 
+/// How packets are sorted beyond whose they are; another one may take its place while it runs.
+#[derive(Debug)]
+pub(crate) struct RxRules {
+    rules: DscpRules,
+    unknown: Unknown,
+}
+
+impl RxRules {
+    pub(crate) fn new(classify: &Classify) -> Self {
+        Self { rules: DscpRules::new(&classify.rules), unknown: classify.unknown }
+    }
+}
+
+/// Where the rules in force are. An RX lcore looks once a burst, which is one load unless they have changed.
+pub(crate) type SharedRules = Arc<ArcSwap<RxRules>>;
+
 /// What all RX lcores share or hold a copy of.
 pub(crate) struct RxShared {
-    pub(crate) rules: DscpRules,
-    pub(crate) unknown: Unknown,
+    pub(crate) rules: SharedRules,
     pub(crate) ring_drops: Arc<RingDrops>,
 }
 
@@ -51,6 +67,7 @@ pub(crate) struct RxShared {
 pub(crate) struct RxWorker {
     ports: Vec<RxPort>,
     shared: Arc<RxShared>,
+    rules: Cache<SharedRules, Arc<RxRules>>,
     classifier: Classifier,
     rings: Vec<Producer>,
     /// One for each shard, filled and emptied within a burst.
@@ -75,6 +92,7 @@ impl RxWorker {
         let nothing = wire::parse(&[], 0);
         Self {
             ports,
+            rules: Cache::new(Arc::clone(&shared.rules)),
             shared,
             classifier,
             rings,
@@ -124,7 +142,7 @@ impl RxWorker {
         probe.lap(Stage::Classify);
         let port = &self.ports[index];
         let sorter =
-            Sorter { port, arrival, shared: &self.shared, counters: &self.counters, kinds: &self.kinds };
+            Sorter { port, arrival, rules: self.rules.load(), counters: &self.counters, kinds: &self.kinds };
         for ((mbuf, parsed), class) in self.incoming.drain().zip(self.parsed.iter()).zip(self.classes.iter())
         {
             sorter.hand_on(mbuf, parsed, *class, &mut self.outgoing);
@@ -155,7 +173,7 @@ impl RxWorker {
 struct Sorter<'a> {
     port: &'a RxPort,
     arrival: Stamp,
-    shared: &'a RxShared,
+    rules: &'a RxRules,
     counters: &'a RxCounters,
     kinds: &'a KindCounters,
 }
@@ -187,13 +205,13 @@ impl Sorter<'_> {
                 self.counters.control(direction);
                 Some(self.port.reserved.control)
             }
-            Class::Unknown(_) if self.shared.unknown == Unknown::Pass => Some(self.port.reserved.unknown),
+            Class::Unknown(_) if self.rules.unknown == Unknown::Pass => Some(self.port.reserved.unknown),
             _ => None,
         }
     }
 
     fn meta(&self, queue_id: QueueId, parsed: &Parsed) -> Meta {
-        let (ecn, rule) = self.shared.rules.label(parsed);
+        let (ecn, rule) = self.rules.rules.label(parsed);
         Meta {
             queue_id,
             arrival: self.arrival,

@@ -60,6 +60,7 @@ fn every_table_has_the_keys_that_the_parser_knows() {
         ("`classify.rules`", format!("[classify.rules]\n{UNKNOWN} = 1")),
         ("`overhead`", format!("[profile.x.overhead]\n{UNKNOWN} = 1")),
         ("`[api]`", format!("[api]\n{UNKNOWN} = 1")),
+        ("`[log]`", format!("[log]\n{UNKNOWN} = 1")),
         ("`[store]`", format!("[store]\n{UNKNOWN} = 1")),
     ];
     for (heading, text) in &tables {

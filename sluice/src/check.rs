@@ -3,10 +3,11 @@
 //!
 //! Every problem has a line of its own on stderr, `file:line: key: message`; a good file gets a short summary on
 //! stdout, for a configuration with the memory that a subscriber of each profile takes. Nothing is changed, and nothing
-//! opened but the file itself and what its `[api]` names: token, certificate and key.
+//! opened but the file itself and what its `[api]` names: token, certificate and key. `--preflight` looks at the machine
+//! instead.
 
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
@@ -16,12 +17,25 @@ use engine::{IdMemory, Profiles};
 use model::Config;
 use model::import::{self, Content, Imported};
 
+use crate::preflight;
+
 /// Arguments of `sluice check`.
 #[derive(clap::Args)]
 pub(crate) struct CheckArgs {
     /// Configuration (TOML), or subscribers: NDJSON, a JSON array, ShapedDevices.csv
-    file: PathBuf,
+    #[arg(required_unless_present = "preflight")]
+    file: Option<PathBuf>,
+    /// Look whether this machine suits the configuration (without FILE: /etc/sluice/sluice.toml, if it is there), with a
+    /// fix for each thing that does not
+    #[arg(long)]
+    preflight: bool,
+    /// With --preflight: as JSON
+    #[arg(long, requires = "preflight")]
+    json: bool,
 }
+
+/// The configuration of the package.
+pub(crate) const INSTALLED: &str = "/etc/sluice/sluice.toml";
 
 /// Checks a file; exit code 1 if it has problems.
 ///
@@ -29,7 +43,12 @@ pub(crate) struct CheckArgs {
 ///
 /// If the file cannot be read.
 pub(crate) fn run(args: CheckArgs) -> anyhow::Result<ExitCode> {
-    let CheckArgs { file } = args;
+    let CheckArgs { file, preflight, json } = args;
+    if preflight {
+        let installed = Some(Path::new(INSTALLED)).filter(|path| path.exists());
+        return preflight::run(file.as_deref().or(installed), json);
+    }
+    let file = file.context("a file to check is missing")?;
     let name = file.display().to_string();
     let bytes = std::fs::read(&file).with_context(|| format!("{name} cannot be read"))?;
     match verdict(&name, &bytes) {

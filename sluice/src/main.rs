@@ -5,11 +5,15 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod bundle;
 mod check;
+mod health;
 mod lab;
 mod lab_paper;
+mod log;
 mod pcap;
 mod plane;
+mod preflight;
 mod replay;
 mod run;
 mod strangers;
@@ -32,10 +36,14 @@ struct Cli {
 enum Command {
     /// Forward: ports, lcores, HTTP.
     Run(run::RunArgs),
-    /// Validate a configuration or a subscriber file.
+    /// Validate a configuration or a subscriber file, or with --preflight this machine.
     Check(check::CheckArgs),
     /// Run a capture through parse, classify, shape and AQM in virtual time.
     Replay(replay::ReplayArgs),
+    /// Whether a running shaper is ready: exit code 0 or 1.
+    Health(health::HealthArgs),
+    /// Gather what a report of a fault needs into one file, without secrets.
+    SupportBundle(bundle::BundleArgs),
     /// Read and change the subscribers of a running shaper.
     Subs(subs::SubsArgs),
     /// Send and receive real UDP traffic under congestion control.
@@ -50,6 +58,8 @@ fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Run(args) => run::run(&args),
         Command::Check(args) => check::run(args),
+        Command::Health(args) => health::run(&args),
+        Command::SupportBundle(args) => bundle::run(&args),
         Command::Replay(args) => replay::run(args),
         Command::Subs(args) => subs::run(args),
         Command::Traffic(args) => traffic::run(args),

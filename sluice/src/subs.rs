@@ -4,7 +4,7 @@
 //! Knows the interface only; a shaper on another machine is the same to it as one here. Answers go to stdout, as a
 //! table or with `--json` as the interface gives them; what went wrong goes to stderr and the exit code is 1.
 
-mod client;
+pub(crate) mod client;
 mod load;
 mod show;
 #[cfg(test)]
@@ -35,16 +35,16 @@ pub(crate) struct SubsArgs {
 
 /// Where the shaper is and how it knows us.
 #[derive(clap::Args)]
-struct Connection {
+pub(crate) struct Connection {
     /// Address of the shaper's HTTP interface
     #[arg(long, global = true, value_name = "URL", default_value = "http://127.0.0.1:8480")]
-    api: String,
+    pub(crate) api: String,
     /// File with the bearer token
     #[arg(long, global = true, value_name = "F")]
-    token_file: Option<PathBuf>,
+    pub(crate) token_file: Option<PathBuf>,
     /// Certificate (PEM) to trust, for an interface whose certificate no public authority signed
     #[arg(long, global = true, value_name = "F")]
-    ca_file: Option<PathBuf>,
+    pub(crate) ca_file: Option<PathBuf>,
 }
 
 #[derive(clap::Subcommand)]

@@ -11,6 +11,7 @@ mod hostile;
 mod kill;
 mod live;
 mod records;
+mod reload;
 mod restart;
 mod rig;
 mod room;

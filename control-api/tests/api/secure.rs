@@ -170,3 +170,16 @@ fn an_address_in_use_is_named() {
     let error = refusal(|options| options.listen = rig.client.address).to_string();
     assert!(error.contains(&rig.client.address.to_string()) && error.contains("in use"), "{error}");
 }
+
+#[test]
+fn a_renewed_certificate_is_shown_to_the_next_connection() {
+    let (old, new) = (Files::new(), Files::new());
+    let rig = Rig::with(|options| old.protect(options));
+    let secure = |files: &Files| Client { tls: Some(Arc::clone(&files.client)), ..rig.client.clone() };
+    assert_eq!(secure(&old).get("/healthz").status, 200);
+    let mut options = options();
+    new.protect(&mut options);
+    rig.handle.protection().renew(&options).unwrap();
+    assert_eq!(secure(&new).get("/healthz").status, 200);
+    assert!(secure(&old).try_call("GET", "/healthz", "").is_err());
+}

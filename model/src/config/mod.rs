@@ -4,6 +4,7 @@
 //! [`Config::parse`] reads TOML and gives either a configuration in which every value is in range and every name
 //! leads somewhere, or all problems with line and key. [`Config::to_toml`] writes what is in force.
 
+mod changes;
 mod parse;
 mod profile;
 mod reader;
@@ -24,6 +25,8 @@ use serde::{Deserialize, Serialize};
 use crate::profile::Profile;
 use crate::subscriber::Subscriber;
 
+pub use changes::Change;
+
 /// A whole configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
@@ -37,6 +40,8 @@ pub struct Config {
     pub profiles: BTreeMap<String, Profile>,
     /// HTTP.
     pub api: Api,
+    /// What is logged.
+    pub log: LogLevel,
     /// Where records live.
     pub store: PathBuf,
     /// Records that seed the store.
@@ -154,6 +159,43 @@ pub struct Rules {
     pub classic_dscp: Vec<u8>,
     /// Forced into L.
     pub l4s_dscp: Vec<u8>,
+}
+
+/// `[log]` `level`: the least important that is logged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogLevel {
+    /// What failed.
+    Error,
+    /// And what an operator should look at.
+    Warn,
+    /// And what happened.
+    Info,
+    /// And what helps to find a fault.
+    Debug,
+    /// And everything.
+    Trace,
+}
+
+impl LogLevel {
+    /// All of them with their words.
+    pub const ALL: [(&str, Self); 5] = [
+        ("error", Self::Error),
+        ("warn", Self::Warn),
+        ("info", Self::Info),
+        ("debug", Self::Debug),
+        ("trace", Self::Trace),
+    ];
+
+    /// Its word.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Warn => "warn",
+            Self::Info => "info",
+            Self::Debug => "debug",
+            Self::Trace => "trace",
+        }
+    }
 }
 
 /// `[api]`.

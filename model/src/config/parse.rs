@@ -10,8 +10,8 @@ use toml::de::{DeTable, DeValue};
 
 use super::reader::{Keys, Report, show};
 use super::{
-    Api, Classify, Config, Dataplane, HugePages, Lcore, Lcores, Port, Role, Rules, Unknown, profile,
-    subscribers,
+    Api, Classify, Config, Dataplane, HugePages, Lcore, Lcores, LogLevel, Port, Role, Rules, Unknown,
+    profile, subscribers,
 };
 use crate::problem::{Problem, Problems};
 use crate::profile::Overhead;
@@ -75,10 +75,11 @@ fn read(document: &Spanned<DeTable<'_>>, report: &Report) -> Config {
     let classify = classify(keys.table("classify"));
     let profiles = profiles(&mut keys);
     let api = api(keys.table("api"));
+    let log = log(keys.table("log"));
     let store = store(keys.table("store"));
     let subscribers = subscribers::read(&mut keys, report, &profiles, &ports);
     keys.finish();
-    Config { dataplane, ports, classify, profiles, api, store, subscribers }
+    Config { dataplane, ports, classify, profiles, api, log, store, subscribers }
 }
 
 fn dataplane(mut keys: Keys<'_>) -> Dataplane {
@@ -344,6 +345,12 @@ fn api(mut keys: Keys<'_>) -> Api {
     }
     keys.finish();
     api
+}
+
+fn log(mut keys: Keys<'_>) -> LogLevel {
+    let level = keys.choice("level", &LogLevel::ALL).unwrap_or(LogLevel::Info);
+    keys.finish();
+    level
 }
 
 fn store(mut keys: Keys<'_>) -> PathBuf {

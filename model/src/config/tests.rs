@@ -130,7 +130,7 @@ fn values_of_each_table_are_checked() {
         (
             "datapath = 1".into(),
             &[
-                "1: datapath: unknown key; the keys here are api, classify, dataplane, port, profile, store, subscriber",
+                "1: datapath: unknown key; the keys here are api, classify, dataplane, log, port, profile, store, subscriber",
             ],
         ),
         ("dataplane = 1".into(), &["1: dataplane: 1 is not a table"]),

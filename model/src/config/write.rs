@@ -14,9 +14,14 @@ use crate::profile::{
 impl Config {
     /// The whole configuration with all defaults, as TOML.
     pub fn to_toml(&self) -> String {
+        toml::to_string(&without_nulls(self.to_value())).unwrap_or_default()
+    }
+
+    /// The whole configuration with all defaults; what is left out is null.
+    pub fn to_value(&self) -> Value {
         let profiles: Map<_, _> =
             self.profiles.iter().map(|(name, profile)| (name.clone(), profile_value(profile))).collect();
-        let all = json!({
+        json!({
             "dataplane": dataplane(&self.dataplane),
             "port": self.ports.iter().map(|port| self.port_value(port)).collect::<Vec<_>>(),
             "classify": classify(&self.classify),
@@ -27,10 +32,10 @@ impl Config {
                 "tls_cert": self.api.tls_cert,
                 "tls_key": self.api.tls_key,
             },
+            "log": { "level": self.log.name() },
             "store": { "path": self.store },
             "subscriber": self.subscribers.iter().map(crate::Subscriber::to_value).collect::<Vec<_>>(),
-        });
-        toml::to_string(&without_nulls(all)).unwrap_or_default()
+        })
     }
 
     fn port_value(&self, port: &Port) -> Value {

@@ -22,7 +22,7 @@ const BULK: Duration = Duration::from_mins(10);
 const MOST_ANSWER: u64 = 256 << 20;
 
 /// A shaper's interface.
-pub(super) struct Client {
+pub(crate) struct Client {
     agent: Agent,
     base: String,
     authorization: Option<String>,
@@ -36,7 +36,7 @@ pub(super) struct Answer {
 
 impl Client {
     /// Reads the token and the certificate; calls nobody yet.
-    pub(super) fn new(connection: &Connection) -> anyhow::Result<Self> {
+    pub(crate) fn new(connection: &Connection) -> anyhow::Result<Self> {
         let base = connection.api.trim_end_matches('/').to_owned();
         if !base.starts_with("http://") && !base.starts_with("https://") {
             bail!("--api {base}: the address begins with http:// or https://");
@@ -57,8 +57,23 @@ impl Client {
         Ok(Self { agent: Agent::new_with_config(config), base, authorization })
     }
 
-    pub(super) fn get(&self, path: &str) -> anyhow::Result<Value> {
+    pub(crate) fn get(&self, path: &str) -> anyhow::Result<Value> {
         self.plain(Method::GET, path, SendBody::none())
+    }
+
+    /// An answer of any kind, as text; `patience` is for all of it, and what came by then is good.
+    pub(crate) fn text(&self, path: &str, patience: Duration) -> anyhow::Result<String> {
+        let request = self.request(Method::GET, path, "application/json", SendBody::none(), patience)?;
+        let mut response = self.agent.run(request).map_err(|error| self.unreachable(&error))?;
+        let mut text = Vec::new();
+        let read = response.body_mut().as_reader().take(MOST_ANSWER).read_to_end(&mut text);
+        let status = response.status();
+        if !status.is_success() {
+            bail!("HTTP {}: {}", status.as_u16(), String::from_utf8_lossy(&text).trim());
+        }
+        // a stream never ends by itself
+        let rest = read.err().map(|error| format!("\n(broke off: {error})\n")).unwrap_or_default();
+        Ok(String::from_utf8_lossy(&text).into_owned() + &rest)
     }
 
     pub(super) fn patch(&self, path: &str, changes: &Value) -> anyhow::Result<Value> {
@@ -89,15 +104,26 @@ impl Client {
         body: SendBody<'_>,
         patience: Duration,
     ) -> anyhow::Result<Answer> {
+        let request = self.request(method, path, content_type, body, patience)?;
+        let response = self.agent.run(request).map_err(|error| self.unreachable(&error))?;
+        answer(response)
+    }
+
+    fn request<'b>(
+        &self,
+        method: Method,
+        path: &str,
+        content_type: &str,
+        body: SendBody<'b>,
+        patience: Duration,
+    ) -> anyhow::Result<Request<SendBody<'b>>> {
         let uri = format!("{}{path}", self.base);
         let mut request = Request::builder().method(method).uri(&uri).header("content-type", content_type);
         if let Some(authorization) = &self.authorization {
             request = request.header("authorization", authorization);
         }
         let request = request.body(body).with_context(|| format!("{uri} is not an address"))?;
-        let request = self.agent.configure_request(request).timeout_global(Some(patience)).build();
-        let response = self.agent.run(request).map_err(|error| self.unreachable(&error))?;
-        answer(response)
+        Ok(self.agent.configure_request(request).timeout_global(Some(patience)).build())
     }
 
     fn unreachable(&self, error: &ureq::Error) -> anyhow::Error {
