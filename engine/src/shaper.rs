@@ -93,14 +93,16 @@ impl Shaper {
         true
     }
 
-    /// Another rate from `now` on: what is left of the wait is rescaled.
+    /// Another rate from `now` on: what is left of the wait is rescaled. Where it grows, no more than a full packet's
+    /// wait does: what is beyond that is the clock's lag, and would become hours on the way from 100 Gb/s to 64 kb/s.
     #[expect(clippy::cast_possible_truncation, reason = "saturated just before")]
-    pub(crate) fn set_rate(&mut self, rate: BitsPerSec, now: Nanos) {
+    pub(crate) fn set_rate(&mut self, rate: BitsPerSec, now: Nanos, mtu: u32) {
         let old = core::mem::replace(&mut self.pace, Pace::of(rate));
-        let wait = u128::from(self.due.since(now).0);
-        if wait > 0 && old.0 > 0 {
-            let rescaled = wait * u128::from(self.pace.0) / u128::from(old.0);
-            self.due = now + Nanos(rescaled.min(u128::from(u64::MAX)) as u64);
+        let wait = self.due.since(now);
+        if wait > Nanos::ZERO && old.0 > 0 {
+            let packet = if self.pace > old { wait.min(old.time(mtu.into())) } else { wait };
+            let rescaled = u128::from(packet.0) * u128::from(self.pace.0) / u128::from(old.0);
+            self.due = now + Nanos(rescaled.min(u128::from(u64::MAX)) as u64) + wait.since(packet);
             self.fraction = 0;
         }
     }
@@ -184,17 +186,29 @@ mod tests {
         let mut shaper = due_at(64_000, now);
         shaper.sent(1_600); // 200 ms
         let later = Nanos::from_millis(1_050);
-        shaper.set_rate(BitsPerSec(640_000), later);
+        shaper.set_rate(BitsPerSec(640_000), later, MTU);
         assert_eq!(shaper.due(), Nanos::from_millis(1_065));
-        shaper.set_rate(BitsPerSec(320_000), later);
+        shaper.set_rate(BitsPerSec(320_000), later, MTU);
         assert_eq!(shaper.due(), Nanos::from_millis(1_080));
+    }
+
+    #[test]
+    fn of_a_long_wait_only_a_packet_grows_with_a_slower_rate() {
+        let now = Nanos::from_millis(10);
+        let mut shaper = due_at(100_000_000_000, now + Nanos::from_millis(5));
+        shaper.set_rate(BitsPerSec(64_000), now, MTU);
+        let wait = shaper.due().since(now);
+        let packet = Pace::of(BitsPerSec(64_000)).time(MTU.into());
+        assert!(wait <= packet + Nanos::from_millis(6), "{wait:?}");
+        shaper.set_rate(BitsPerSec(100_000_000_000), now, MTU);
+        assert!(shaper.due().since(now) < Nanos::from_micros(1), "and all of it shrinks with a faster one");
     }
 
     #[test]
     fn a_rate_change_gives_no_credit() {
         let now = Nanos::from_millis(10);
         let mut shaper = due_at(64_000, Nanos::from_millis(9));
-        shaper.set_rate(BitsPerSec(1_000_000), now);
+        shaper.set_rate(BitsPerSec(1_000_000), now, MTU);
         assert_eq!(shaper.due(), Nanos::from_millis(9));
     }
 

@@ -159,6 +159,31 @@ fn a_slower_rate_takes_effect_on_the_packet_that_waits() {
     }
 }
 
+/// What a stalled lcore is behind must not become an id's wait: at 100 Gb/s nobody waits for 45 ms, and taken for a wait
+/// it grows 1.5 million times on the way back to 64 kb/s.
+#[test]
+fn rates_that_change_during_a_stall_leave_nobody_waiting_longer_than_a_packet_takes() {
+    for (stall_ms, busy) in [1, 20, 66, 112, 500, 5_000].into_iter().flat_map(|ms| [(ms, false), (ms, true)]) {
+        let mut rig = rig_with(64_000, RAW_FIFO);
+        rig.create(1, 1_000_000, RAW_FIFO);
+        for _ in 0..6 {
+            rig.offer(Offer::new(0, 1_000));
+            if busy {
+                rig.offer(Offer::new(1, 1_000));
+            }
+        }
+        rig.dequeue(0, 0, 32, |_, _| ());
+        rig.now += Nanos::from_millis(stall_ms);
+        for bps in [100_000_000_000, 64_000, 2_000_000_000, 64_000] {
+            rig.update(0, bps, RAW_FIFO);
+            rig.dequeue(0, 0, 0, |_, _| ());
+        }
+        let until = rig.now + Nanos::from_millis(6 * 125 + 60);
+        rig.run_events(until, |_, _| ());
+        assert_eq!(rig.queued(), 0, "after a stall of {stall_ms} ms, busy: {busy}");
+    }
+}
+
 #[test]
 fn a_rate_change_keeps_the_state_of_the_aqm() {
     let mut rig = rig_with(5_000_000, DUALPI2);

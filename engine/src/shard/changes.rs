@@ -133,16 +133,20 @@ impl<P: Packet> Shard<P> {
         };
         record.limit_bytes = params.limit_bytes(rate);
         if record.kind == QueueKind::Control {
-            record.shaper.set_rate(rate, now);
+            record.shaper.set_rate(rate, now, params.mtu);
             for reserved in self.reserved.iter_mut().filter(|reserved| reserved.local == local) {
                 reserved.stations.iter_mut().for_each(|stations| stations.set_rate(rate));
             }
             return;
         }
-        let lane = usize::from(record.lane);
+        let (lane, mtu) = (usize::from(record.lane), params.mtu);
+        let (lane, port) = (&mut self.lanes[lane], &self.options.ports[lane]);
+        // a stall that the clock has yet to slip by would become a wait at this rate, and grow with the next change
+        lane.settle(port, now);
+        lane.time(port, now);
         // not the wheel's time: a wait that is only the wheel's lag must not grow with the pace
-        let time = self.lanes[lane].virtual_at(&self.options.ports[lane], now);
-        record.shaper.set_rate(rate, time);
+        let time = lane.virtual_at(port, now);
+        record.shaper.set_rate(rate, time, mtu);
         if record.scheduled {
             self.hurry(local);
         }

@@ -93,7 +93,7 @@ impl Lane {
 
     /// Begins a visit to the port: lets the clock slip by what due work waited too long.
     pub(crate) fn begin(&mut self, port: &PortShared, now: Nanos, room: usize) {
-        self.slip(port, now);
+        self.settle(port, now);
         if room == 0 {
             self.refused(now);
         }
@@ -104,7 +104,9 @@ impl Lane {
         }
     }
 
-    fn slip(&mut self, port: &PortShared, now: Nanos) {
+    /// Lets the clock slip by what due work waited too long. Afterwards virtual time lies no further ahead of the wheel
+    /// than the allowance, so what is measured against it is nobody's stall.
+    pub(crate) fn settle(&mut self, port: &PortShared, now: Nanos) {
         let Some(first) = self.wheel.first() else { return };
         let seen = port.slip();
         let lag = now.since(seen).since(self.behind).since(slot_time(first));

@@ -280,6 +280,11 @@ impl Rig {
         }
     }
 
+    /// Packets offered so far.
+    pub(crate) fn offered(&self) -> u64 {
+        self.offered
+    }
+
     pub(crate) fn shard_of(&self, id: u32) -> usize {
         id as usize % self.shards.len()
     }
