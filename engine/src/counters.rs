@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Counters of RFC 9332 2.5.2.2, per queue id and per lcore.
 //!
-//! [`QueueCounters`] belong to one queue of one queue id and to the lcore that owns it: plain integers, the ones
-//! that every packet touches in one cache line. [`ShardCounters`] and [`RxCounters`] are an lcore's sums over all
+//! [`QueueCounters`] belong to one queue of one queue id and to the lcore that owns it: plain integers, see [`queue`].
+//! [`ShardCounters`] and [`RxCounters`] are an lcore's sums over all
 //! queue ids: atomics with a single writer (a relaxed load and store, no locked instruction), read by metrics.
 //! [`RingDrops`] are the one thing that several lcores write for one queue id: what a full ring kept from its
 //! owner.
@@ -16,14 +16,17 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use aqm::{Ecn, Queue};
 use crossbeam_utils::CachePadded;
-use model::stats::QueueStats;
 
 use crate::change::Direction;
-use crate::histogram::{Histogram, SharedHistogram, Totals};
+use crate::histogram::{SharedHistogram, Totals};
 use crate::packet::QueueId;
 
+pub(crate) mod queue;
 #[cfg(test)]
 mod tests;
+
+pub(crate) use queue::Ledger;
+pub use queue::QueueCounters;
 
 /// Why a packet was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -63,117 +66,6 @@ impl DropReason {
             Self::Ring => "ring",
             Self::Removed => "removed",
             Self::Link => "link",
-        }
-    }
-}
-
-/// Counters of one queue of one queue id; seven cache lines, of which a packet touches the first and that of
-/// its delay bin.
-#[derive(Clone, Debug, Default)]
-#[repr(C, align(64))]
-pub struct QueueCounters {
-    arrived: u64,
-    forwarded: u64,
-    forwarded_bytes: u64,
-    marked: u64,
-    dropped_ect: u64,
-    dropped_not_ect: u64,
-    delay: Histogram,
-    arrived_ce: u64,
-    dropped_tail: u64,
-    dropped_pool: u64,
-    dropped_other: u64,
-}
-
-impl QueueCounters {
-    /// A packet came for this queue, whatever becomes of it.
-    #[inline]
-    pub fn arrived(&mut self, ecn: Ecn) {
-        self.arrived += 1;
-        if ecn == Ecn::Ce {
-            self.arrived_ce += 1;
-        }
-    }
-
-    /// A packet begins to leave, `delay` units of 64 ns after it arrived; `bytes` without overhead.
-    #[inline]
-    pub fn forwarded(&mut self, bytes: u32, delay: u32) {
-        self.forwarded += 1;
-        self.forwarded_bytes += u64::from(bytes);
-        self.delay.record(delay);
-    }
-
-    /// A packet was changed to CE.
-    #[inline]
-    pub fn marked(&mut self) {
-        self.marked += 1;
-    }
-
-    /// A packet was dropped; `ecn` as it arrived.
-    #[inline]
-    pub fn dropped(&mut self, reason: DropReason, ecn: Ecn) {
-        let counter = match reason {
-            DropReason::Aqm | DropReason::Overload if ecn.is_ect() => &mut self.dropped_ect,
-            DropReason::Aqm | DropReason::Overload => &mut self.dropped_not_ect,
-            DropReason::Tail => &mut self.dropped_tail,
-            DropReason::Pool => &mut self.dropped_pool,
-            DropReason::Ring | DropReason::Removed | DropReason::Link => &mut self.dropped_other,
-        };
-        *counter += 1;
-    }
-
-    /// Adds packets that a full ring kept from this queue (see [`RingDrops::take`]).
-    pub fn fold_ring_drops(&mut self, packets: u32) {
-        self.arrived += u64::from(packets);
-        self.dropped_other += u64::from(packets);
-    }
-
-    /// Packets sent.
-    pub fn forwarded_packets(&self) -> u64 {
-        self.forwarded
-    }
-
-    /// Their bytes, overhead not counted.
-    pub fn forwarded_bytes(&self) -> u64 {
-        self.forwarded_bytes
-    }
-
-    /// The sum of their delays in microseconds.
-    pub fn delay_sum_us(&self) -> f64 {
-        self.delay.sum_us()
-    }
-
-    /// Packets changed to CE here.
-    pub fn marked_packets(&self) -> u64 {
-        self.marked
-    }
-
-    /// All packets dropped here.
-    pub fn dropped_packets(&self) -> u64 {
-        self.dropped_ect + self.dropped_not_ect + self.dropped_tail + self.dropped_pool + self.dropped_other
-    }
-
-    /// Packets that came.
-    pub fn arrived_packets(&self) -> u64 {
-        self.arrived
-    }
-
-    /// As the interfaces show it, with `queued` packets waiting.
-    pub fn stats(&self, queued: u64) -> QueueStats {
-        QueueStats {
-            arrived: self.arrived,
-            arrived_ce: self.arrived_ce,
-            presented: self.arrived - self.dropped_tail - self.dropped_pool - self.dropped_other,
-            forwarded: self.forwarded,
-            forwarded_bytes: self.forwarded_bytes,
-            marked: self.marked,
-            dropped_ect: self.dropped_ect,
-            dropped_not_ect: self.dropped_not_ect,
-            dropped_tail: self.dropped_tail,
-            dropped_pool: self.dropped_pool,
-            dropped_other: self.dropped_other,
-            queued,
-            delay_us: (&self.delay.totals()).into(),
         }
     }
 }

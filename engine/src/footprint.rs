@@ -3,7 +3,7 @@
 
 use aqm::{PiBank, QueueProtection};
 
-use crate::counters::{QueueCounters, RingDrops};
+use crate::counters::{Ledger, RingDrops};
 use crate::discipline::Discipline;
 use crate::packet::Packet;
 use crate::profiles::Profiles;
@@ -12,10 +12,12 @@ use crate::shard::{managed_bytes, record_bytes};
 /// Bytes of one queue id.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IdMemory {
-    /// Of the hot record.
+    /// Of the hot record, with the lines of its counters.
     pub record: usize,
-    /// Of counters and histograms.
+    /// Of what full rings kept from it.
     pub counters: usize,
+    /// More that an id takes once its counters outgrow their lines, with the 256th packet alike. Not in the total.
+    pub ledgers: usize,
     /// In the PI banks: each holds every id.
     pub banks: usize,
     /// Of the discipline's own state and queues, and of queue protection.
@@ -42,7 +44,8 @@ impl Profiles {
         let protection = params.protection.map_or(0, |_| size_of::<QueueProtection>());
         Some(IdMemory {
             record: record_bytes::<P>(),
-            counters: 2 * size_of::<QueueCounters>() + RingDrops::BYTES_PER_ID,
+            counters: RingDrops::BYTES_PER_ID,
+            ledgers: 2 * size_of::<Ledger>(),
             banks: self.banks().len() * PiBank::BYTES_PER_ID,
             discipline: managed + protection,
         })

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Delay histograms: fixed bins, found with shifts, from which mean and 99th percentile can be derived
+//! Delay histograms: fixed bins, found with shifts and a table, from which mean and 99th percentile can be derived
 //! (RFC 9332 2.5.2.2, "a coarse-grained histogram of queue delay").
 //!
-//! A value is a number of [`aqm::Stamp`] units (64 ns). Bins are four to an octave, hence at most 25 % of their
-//! lower edge wide, from 32.8 us to 134 ms; one to an octave below and above; the last reaches to infinity.
+//! A value is a number of [`aqm::Stamp`] units (64 ns). Bins are 25 % of their lower edge wide from 50 us to 122 ms; one
+//! to an octave below and above; the last reaches to infinity. There are no more than a queue id's line of counters has
+//! room for (`counters::queue`).
 //! Edges are fixed at compile time: the RFC's "configurable edges" are left out, because with bins this narrow
 //! a client can merge them into any edges it likes.
 //!
 //! Invariant: the sum of all bins is the number of values recorded, and every value lies below its bin's upper
 //! edge and not below its lower one.
 //!
-//! Three forms: [`Histogram`] is one owner's and small (a queue id has two), [`SharedHistogram`] is written by
-//! one thread and read by any, [`Totals`] is what both are read into.
+//! [`SharedHistogram`] is written by one thread and read by any, [`Totals`] is what is read.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
@@ -22,54 +22,85 @@ use model::stats::DelayStats;
 mod tests;
 
 /// Bins, the infinite one included.
-pub const BINS: usize = 58;
+pub const BINS: usize = 46;
 
-/// First bin edge above 0: 32 units, 2 us.
+/// First bin edge above 0: 32 units, 2 us; four more octaves follow.
 const FIRST_EDGE: u32 = 32;
-/// Four bins an octave from here: 512 units, 32.8 us.
-const FINE_FROM: u32 = 512;
-/// To here: 2^21 units, 134 ms.
-const FINE_TO: u32 = 1 << 21;
-/// Octave (binary logarithm) of the last bin: everything from 2^25 units, 2.1 s.
-const LAST_OCTAVE: u32 = 25;
 /// Bins below `FINE_FROM`.
-const COARSE_LOW: usize = 5;
-/// Bins from `FINE_FROM` to `FINE_TO`.
-const FINE: usize = 48;
-
-/// The bin of a value.
-const fn bin_of(units: u32) -> usize {
-    if units < FINE_FROM {
-        return (u32::BITS - (units / FIRST_EDGE).leading_zeros()) as usize;
-    }
-    let octave = units.ilog2();
-    if units < FINE_TO {
-        let quarter = (units >> (octave - 2)) & 3;
-        return COARSE_LOW + ((octave - FINE_FROM.ilog2()) * 4 + quarter) as usize;
-    }
-    let octave = if octave < LAST_OCTAVE { octave } else { LAST_OCTAVE };
-    COARSE_LOW + FINE + (octave - FINE_TO.ilog2()) as usize
-}
+const COARSE_LOW: usize = 6;
+/// Edges a quarter apart from here: 781 units, 49.98 us.
+const FINE_FROM: u32 = 781;
+/// Bins a quarter wide, up to 122 ms.
+const FINE: usize = 35;
+/// Octave (binary logarithm) of the first edge above those: 2^22 units, 268 ms; an edge an octave follows.
+const HIGH_OCTAVE: u32 = 22;
+/// Octave of the last edge: 2^25 units, 2.1 s.
+const LAST_OCTAVE: u32 = 25;
 
 /// The lower edge of each bin in units; a bin's upper edge is the next one's lower.
 const LOWER: [u32; BINS] = lower_edges();
 
-#[expect(clippy::cast_possible_truncation, reason = "bin numbers are below 58; try_from is not const")]
+#[expect(clippy::cast_possible_truncation, reason = "bin numbers are below 46; try_from is not const")]
 const fn lower_edges() -> [u32; BINS] {
     let mut edges = [0; BINS];
     let mut bin = 1;
     while bin < BINS {
         edges[bin] = if bin < COARSE_LOW {
             FIRST_EDGE << (bin - 1)
-        } else if bin < COARSE_LOW + FINE {
-            let fine = (bin - COARSE_LOW) as u32;
-            (4 + fine % 4) << (FINE_FROM.ilog2() - 2 + fine / 4)
+        } else if bin == COARSE_LOW {
+            FINE_FROM
+        } else if bin <= COARSE_LOW + FINE {
+            // rounded down, so that no bin is wider than a quarter
+            edges[bin - 1] + edges[bin - 1] / 4
         } else {
-            FINE_TO << (bin - COARSE_LOW - FINE)
+            1 << (HIGH_OCTAVE + (bin - COARSE_LOW - FINE - 1) as u32)
         };
         bin += 1;
     }
     edges
+}
+
+/// A cell is an eighth of an octave: no bin begins twice within one. Cell 0 is all below 2^5 units.
+const CELLS: usize = ((LAST_OCTAVE - FIRST_EDGE.ilog2()) * 8) as usize + 9;
+
+/// The bin in which a cell begins, and the value from which the next bin counts.
+const CELL: [(u32, u8); CELLS] = cells();
+
+#[expect(clippy::cast_possible_truncation, reason = "bin numbers are below 46; try_from is not const")]
+const fn cells() -> [(u32, u8); CELLS] {
+    let mut cells = [(FIRST_EDGE, 0); CELLS];
+    let (mut cell, mut bin) = (8, 1);
+    while cell < CELLS {
+        let octave = FIRST_EDGE.ilog2() + (cell as u32 - 8) / 8;
+        let from = (8 + (cell as u32) % 8) << (octave - 3);
+        while bin + 1 < BINS && LOWER[bin + 1] <= from {
+            bin += 1;
+        }
+        cells[cell] = (if bin + 1 < BINS { LOWER[bin + 1] } else { u32::MAX }, bin as u8);
+        cell += 1;
+    }
+    cells
+}
+
+/// The bin of a value.
+#[inline]
+#[expect(clippy::indexing_slicing, reason = "values are clamped to the last cell (tested)")]
+pub(crate) const fn bin_of(units: u32) -> usize {
+    // the least that has an octave of its own, and the least of the last
+    let floor = FIRST_EDGE - 1;
+    let ceiling = 1 << LAST_OCTAVE;
+    let clamped = if units > ceiling {
+        ceiling
+    } else if units < floor {
+        floor
+    } else {
+        units
+    };
+    let octave = clamped.ilog2();
+    // the octave's eighths; those of the one below the first edge are all in bin 0
+    let cell = ((octave + 1 - FIRST_EDGE.ilog2()) << 3) + ((clamped >> (octave - 3)) & 7);
+    let (next, bin) = CELL[cell as usize];
+    bin as usize + (clamped >= next) as usize
 }
 
 /// The upper edge of each bin in microseconds; `None` is infinity.
@@ -81,57 +112,6 @@ pub fn upper_edges_us() -> impl Iterator<Item = Option<f64>> {
 #[expect(clippy::cast_precision_loss, reason = "for people; exact below 2^53 ns")]
 fn micros(units: u64) -> f64 {
     (units << Stamp::SHIFT) as f64 / 1_000.0
-}
-
-/// One owner's histogram, 360 bytes. Bins are 32 bits with 16 more apart for what overflows them, so that a
-/// line rate's packets may all fall into one bin for weeks.
-#[derive(Clone, Debug)]
-#[repr(C)]
-pub struct Histogram {
-    // the two words that every packet touches come first, beside its owner's counters
-    sum: u64,
-    max: u32,
-    bins: [u32; BINS],
-    carry: [u16; BINS],
-}
-
-impl Default for Histogram {
-    fn default() -> Self {
-        Self { sum: 0, max: 0, bins: [0; BINS], carry: [0; BINS] }
-    }
-}
-
-impl Histogram {
-    /// The sum of all values in microseconds.
-    pub fn sum_us(&self) -> f64 {
-        micros(self.sum)
-    }
-
-    /// Adds a value, in units of 64 ns.
-    #[inline]
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "bin_of is below BINS for every value (tested), the check folds away"
-    )]
-    pub fn record(&mut self, units: u32) {
-        let bin = bin_of(units);
-        let (count, overflowed) = self.bins[bin].overflowing_add(1);
-        self.bins[bin] = count;
-        if overflowed {
-            self.carry[bin] = self.carry[bin].saturating_add(1);
-        }
-        self.sum = self.sum.wrapping_add(u64::from(units));
-        self.max = self.max.max(units);
-    }
-
-    /// What was recorded so far.
-    pub fn totals(&self) -> Totals {
-        let mut bins = [0; BINS];
-        for ((total, &low), &high) in bins.iter_mut().zip(&self.bins).zip(&self.carry) {
-            *total = u64::from(high) << u32::BITS | u64::from(low);
-        }
-        Totals { bins, sum: self.sum, max: self.max }
-    }
 }
 
 /// A histogram that one thread writes and any may read.
@@ -192,6 +172,11 @@ impl Default for Totals {
 }
 
 impl Totals {
+    /// From the counts of bins, the sum of all values and the largest.
+    pub(crate) const fn new(bins: &[u64; BINS], sum: u64, max: u32) -> Self {
+        Self { bins: *bins, sum, max }
+    }
+
     /// Adds another's values to these.
     pub fn add(&mut self, other: &Self) {
         for (bin, more) in self.bins.iter_mut().zip(&other.bins) {

@@ -35,7 +35,7 @@ pub use counters::{
     AllTotals, Counter, DropReason, QueueCounters, QueueTotals, RingDrops, RxCounters, ShardCounters,
 };
 pub use footprint::IdMemory;
-pub use histogram::{BINS, Histogram, SharedHistogram, Totals, upper_edges_us};
+pub use histogram::{BINS, SharedHistogram, Totals, upper_edges_us};
 pub use overhead::{PORT_FRAME_OVERHEAD, line_bytes};
 pub use overload::{OverloadEvent, OverloadMonitor};
 pub use packet::{Fifo, Meta, Packet, PortId, QueueId};

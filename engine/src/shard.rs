@@ -118,6 +118,14 @@ pub struct Shard<P: Packet> {
     misdirected: u64,
 }
 
+/// Why a packet goes nowhere.
+#[derive(Clone, Copy, Debug)]
+enum Refused {
+    /// Its id is not there.
+    Misdirected(Direction),
+    Dropped(Whose, DropReason),
+}
+
 /// Where an admitted packet goes.
 #[derive(Clone, Copy, Debug)]
 struct Admitted {
@@ -171,18 +179,18 @@ impl<P: Packet> Shard<P> {
     #[inline]
     pub fn prefetch(&self, meta: Meta) {
         let Some(local) = self.local(meta.queue_id) else { return };
-        self.prefetch_record(local);
         // where L4S is off the guess is wrong, and costs a miss
-        self.tally.prefetch(local, aqm::classify(meta.ecn, meta.rule, true, false));
+        self.prefetch_record(local, aqm::classify(meta.ecn, meta.rule, true, false));
     }
 
-    /// Both lines of a record.
+    /// The pair of lines of a record, and those of a queue's counters.
     #[inline]
-    fn prefetch_record(&self, local: usize) {
+    fn prefetch_record(&self, local: usize, queue: Queue) {
         if let Some(record) = self.records.get(local) {
             let first: *const Record<P::Fifo> = record;
             mem::prefetch_write(first);
             mem::prefetch_write(first.cast::<u8>().wrapping_add(64));
+            mem::prefetch_write(&raw const record.lines[queue as usize]);
         }
     }
 
@@ -196,12 +204,17 @@ impl<P: Packet> Shard<P> {
                 self.accept_special(packet, admitted);
             }
             Ok(admitted) => {
-                self.tally.arrived(admitted.whose, meta.ecn);
+                self.tally.arrived(&mut self.records[admitted.local], admitted.whose, meta.ecn);
                 self.accept(now, packet, admitted);
             }
-            Err((whose, reason)) => {
-                self.tally.arrived(whose, meta.ecn);
-                self.tally.dropped(whose, reason, meta.ecn);
+            Err(Refused::Misdirected(direction)) => {
+                self.misdirected += 1;
+                self.tally.misdirected(direction, meta.ecn);
+            }
+            Err(Refused::Dropped(whose, reason)) => {
+                let record = &mut self.records[whose.local];
+                self.tally.arrived(record, whose, meta.ecn);
+                self.tally.dropped(record, whose, reason, meta.ecn);
             }
         }
     }
@@ -213,7 +226,7 @@ impl<P: Packet> Shard<P> {
             State::Managed(place) => self.accept_managed(packet, &admitted, place),
             State::Protected(_, place) => self.accept_protected(packet, admitted, place),
             State::None | State::DualPi2(_) => {
-                self.tally.arrived(admitted.whose, packet.meta().ecn);
+                self.tally.arrived(&mut self.records[admitted.local], admitted.whose, packet.meta().ecn);
                 self.accept(self.now, packet, admitted);
             }
         }
@@ -221,24 +234,21 @@ impl<P: Packet> Shard<P> {
 
     /// Whether there is a place for a packet, and which.
     #[inline]
-    fn judge(&mut self, now: Nanos, packet: &P, meta: Meta) -> Result<Admitted, (Whose, DropReason)> {
+    fn judge(&mut self, now: Nanos, packet: &P, meta: Meta) -> Result<Admitted, Refused> {
         let Some((local, record)) =
             self.local(meta.queue_id).and_then(|at| Some((at, self.records.get(at)?)))
         else {
-            self.misdirected += 1;
-            return Err((Whose::nobody(Direction::Down), DropReason::Removed));
+            return Err(Refused::Misdirected(Direction::Down));
         };
         let Some(params) = self.options.profiles.get(record.profile).filter(|_| record.live) else {
-            let direction = record.direction;
-            self.misdirected += 1;
-            return Err((Whose::nobody(direction), DropReason::Removed));
+            return Err(Refused::Misdirected(record.direction));
         };
         let control = record.kind == QueueKind::Control;
         let queue = if control { Queue::Classic } else { params.discipline.classify(meta.ecn, meta.rule) };
-        let whose = Whose { local: Some(local), direction: record.direction, queue };
+        let whose = Whose { local, direction: record.direction, queue };
         let lane = usize::from(meta.egress.0);
         if !self.lanes.get(lane).is_some_and(|lane| lane.up) {
-            return Err((whose, DropReason::Link));
+            return Err(Refused::Dropped(whose, DropReason::Link));
         }
         let bytes = line_bytes(params.overhead, meta.l3_bytes);
         // RFC 9332 figure 3: before classification matters, on both queues, the packet's own size not counted
@@ -246,14 +256,14 @@ impl<P: Packet> Shard<P> {
             || record.packets() >= params.limit_packets)
             && !record.aqm.is_managed()
         {
-            return Err((whose, DropReason::Tail));
+            return Err(Refused::Dropped(whose, DropReason::Tail));
         }
         if !self.budget.admits(record.buffers, packet.buffers()) {
-            return Err((whose, DropReason::Pool));
+            return Err(Refused::Dropped(whose, DropReason::Pool));
         }
         if control && !self.police(now, local, packet) {
             self.tally.control_limited(whose.direction);
-            return Err((whose, DropReason::Tail));
+            return Err(Refused::Dropped(whose, DropReason::Tail));
         }
         Ok(Admitted { local, whose, bytes, lane })
     }
@@ -398,9 +408,9 @@ impl<P: Packet> Shard<P> {
     /// One consistent copy of a queue id's counters and state; `None` for an id not in use.
     pub fn snapshot(&mut self, id: QueueId) -> Option<QueueSnapshot> {
         let local = self.local(id)?;
-        self.tally.fold_ring_drops(local, self.options.ring_drops.take(id));
-        let record = self.records.get(local).filter(|record| record.live)?;
-        let [l4s, classic] = self.tally.copy(local)?;
+        let record = self.records.get_mut(local).filter(|record| record.live)?;
+        self.tally.fold_ring_drops(record, local, self.options.ring_drops.take(id));
+        let [l4s, classic] = self.tally.read(record, local);
         let params = self.options.profiles.get(record.profile)?;
         let p_prime = params
             .place

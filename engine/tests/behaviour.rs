@@ -163,7 +163,8 @@ fn a_slower_rate_takes_effect_on_the_packet_that_waits() {
 /// it grows 1.5 million times on the way back to 64 kb/s.
 #[test]
 fn rates_that_change_during_a_stall_leave_nobody_waiting_longer_than_a_packet_takes() {
-    for (stall_ms, busy) in [1, 20, 66, 112, 500, 5_000].into_iter().flat_map(|ms| [(ms, false), (ms, true)]) {
+    for (stall_ms, busy) in [1, 20, 66, 112, 500, 5_000].into_iter().flat_map(|ms| [(ms, false), (ms, true)])
+    {
         let mut rig = rig_with(64_000, RAW_FIFO);
         rig.create(1, 1_000_000, RAW_FIFO);
         for _ in 0..6 {

@@ -2,7 +2,8 @@
 //! Slices of fixed length on huge pages.
 //!
 //! Invariant: a [`HugeSlice`] owns one private anonymous mapping in which all `len` elements are initialised
-//! and every page has been touched, so the packet path meets no page fault. Backing, in this order: reserved
+//! and every page has been touched, so the packet path meets no page fault; but for those that [`HugeSlice::lazy`]
+//! makes. Backing, in this order: reserved
 //! 2 MiB pages if enough are free, transparent huge pages if the kernel grants them, plain pages.
 
 use core::mem::{align_of, needs_drop, size_of};
@@ -106,6 +107,29 @@ impl<T> HugeSlice<T> {
     {
         // Fresh private anonymous pages read as zero; `map` has touched each.
         Self::map(len)
+    }
+
+    /// `len` elements of zero in plain pages that come when they are first written: for what most elements never
+    /// need. The first write to a page of 4 KiB takes a page fault.
+    ///
+    /// # Errors
+    ///
+    /// When the kernel has no address space left for it.
+    pub fn lazy(len: usize) -> io::Result<Self>
+    where
+        T: Zeroable,
+    {
+        assert!(align_of::<T>() <= PAGE, "a mapping is aligned to pages, no more");
+        let bytes = len.checked_mul(size_of::<T>()).ok_or(io::ErrorKind::OutOfMemory)?;
+        if bytes == 0 {
+            return Self::map(len);
+        }
+        let mapped = round_up(bytes, PAGE)?;
+        let start = mmap(mapped, libc::MAP_NORESERVE)?;
+        // a huge page at each first write would take 2 MiB and 100 us; a kernel without them need not be told
+        let _ = advise(start, mapped, libc::MADV_NOHUGEPAGE);
+        // fresh private anonymous pages read as zero, written or not
+        Ok(Self { start: start.cast(), len, mapped, backing: Backing::Plain })
     }
 
     /// What lies under it, for a log line or a metric.
@@ -235,8 +259,8 @@ fn mmap(length: usize, flags: i32) -> io::Result<NonNull<u8>> {
 }
 
 fn advise(start: NonNull<u8>, length: usize, advice: i32) -> io::Result<()> {
-    // SAFETY: the range is a mapping made by `mmap` above that nobody else holds, and neither advice in use
-    // (HUGEPAGE, POPULATE_WRITE) changes what it contains.
+    // SAFETY: the range is a mapping made by `mmap` above that nobody else holds, and no advice in use
+    // (HUGEPAGE, NOHUGEPAGE, POPULATE_WRITE) changes what it contains.
     let result = unsafe { libc::madvise(start.as_ptr().cast::<c_void>(), length, advice) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

@@ -3,12 +3,66 @@
 
 use proptest::prelude::*;
 
+use super::queue::{Carry, Ledger, QueueLine};
 use super::*;
 
+/// A queue's line with its ledger.
+struct Own {
+    line: QueueLine,
+    ledger: Box<Ledger>,
+    used: bool,
+}
+
+impl Default for Own {
+    fn default() -> Self {
+        Self { line: QueueLine::default(), ledger: Box::new([0; _]), used: false }
+    }
+}
+
+impl Own {
+    fn carry(&mut self) -> (&mut QueueLine, Carry<'_>) {
+        (&mut self.line, Carry { ledger: &mut self.ledger, used: &mut self.used })
+    }
+
+    fn read(&self) -> QueueCounters {
+        self.line.read(self.used.then_some(&*self.ledger))
+    }
+}
+
 #[test]
-fn what_every_packet_touches_lies_in_one_line_and_all_in_seven() {
-    assert_eq!(size_of::<QueueCounters>(), 7 * 64);
-    assert_eq!(std::mem::offset_of!(QueueCounters, delay), 48);
+fn counts_outgrow_their_line_and_lose_nothing() {
+    let mut own = Own::default();
+    let (packets, bytes, delay) = (200_000_u64, 60_000_u32, 1_u32 << 20);
+    for _ in 0..packets {
+        let (line, carry) = own.carry();
+        line.arrived(Ecn::Ce, carry);
+        let (line, carry) = own.carry();
+        line.forwarded(bytes, delay, carry);
+        let (line, carry) = own.carry();
+        line.marked(carry);
+    }
+    let stats = own.read().stats(0);
+    assert_eq!(
+        (stats.arrived, stats.arrived_ce, stats.forwarded, stats.marked),
+        (packets, packets, packets, packets)
+    );
+    assert_eq!(stats.forwarded_bytes, packets * u64::from(bytes));
+    let sum = 200_000.0 * f64::from(delay) * 0.064;
+    assert!((stats.delay_us.sum - sum).abs() < 1.0, "{} us", stats.delay_us.sum);
+    assert_eq!(stats.delay_us.count.last().copied(), Some(packets));
+}
+
+#[test]
+fn a_queue_of_few_packets_has_no_ledger() {
+    let mut own = Own::default();
+    for _ in 0..255 {
+        let (line, carry) = own.carry();
+        line.arrived(Ecn::Ect1, carry);
+        let (line, carry) = own.carry();
+        line.forwarded(1_500, 10_000, carry);
+    }
+    assert!(!own.used);
+    assert_eq!(own.read().forwarded_packets(), 255);
 }
 
 #[test]
@@ -26,11 +80,11 @@ fn ring_drops_fold_into_arrived_and_other_once() {
     drops.add(QueueId(3), Queue::Classic);
     drops.add(QueueId(4), Queue::Classic);
     assert_eq!(drops.take(QueueId(2)), [0, 0]);
-    let mut counters = QueueCounters::default();
+    let mut own = Own::default();
     let [_, classic] = drops.take(QueueId(3));
-    counters.fold_ring_drops(classic);
+    QueueLine::fold_ring_drops(classic, own.carry().1);
     assert_eq!(drops.take(QueueId(3)), [0, 0]);
-    let stats = counters.stats(0);
+    let stats = own.read().stats(0);
     assert_eq!((stats.arrived, stats.dropped_other, stats.presented), (2, 2, 0));
 }
 
@@ -61,32 +115,35 @@ fn packet() -> impl Strategy<Value = (bool, bool, Ecn, Fate)> {
 proptest! {
     #[test]
     fn counters_conserve_packets(packets in prop::collection::vec(packet(), 0..200)) {
-        let mut own: [[QueueCounters; 2]; 2] = Default::default();
+        let mut own: [[Own; 2]; 2] = Default::default();
         let shard = ShardCounters::default();
         let rx = RxCounters::default();
         let mut waiting = [[0_u64; 2]; 2];
         for &(up, classic, ecn, fate) in &packets {
             let direction = if up { Direction::Up } else { Direction::Down };
             let queue = if classic { Queue::Classic } else { Queue::L4s };
-            let counters = &mut own[usize::from(up)][usize::from(classic)];
+            let (line, carry) = own[usize::from(up)][usize::from(classic)].carry();
             if let Fate::Dropped(DropReason::Ring) = fate {
                 rx.ring_full(direction, queue, ecn);
-                counters.fold_ring_drops(1);
+                QueueLine::fold_ring_drops(1, carry);
                 continue;
             }
-            counters.arrived(ecn);
+            line.arrived(ecn, carry);
+            let own = &mut own[usize::from(up)][usize::from(classic)];
             shard.arrived(direction, queue);
             match fate {
                 Fate::Sent { bytes, delay, mark } => {
-                    counters.forwarded(bytes, delay);
+                    let (line, carry) = own.carry();
+                    line.forwarded(bytes, delay, carry);
                     shard.forwarded(direction, queue, bytes, delay);
                     if mark {
-                        counters.marked();
+                        let (line, carry) = own.carry();
+                        line.marked(carry);
                         shard.marked(direction, queue);
                     }
                 }
                 Fate::Dropped(reason) => {
-                    counters.dropped(reason, ecn);
+                    QueueLine::dropped(reason, ecn, own.carry().1);
                     shard.dropped(direction, queue, reason, ecn);
                 }
                 Fate::Waits => waiting[usize::from(up)][usize::from(classic)] += 1,
@@ -99,7 +156,7 @@ proptest! {
         for direction in Direction::BOTH {
             for queue in Queue::BOTH {
                 let (d, q) = (direction as usize, queue as usize);
-                let stats = own[d][q].stats(waiting[d][q]);
+                let stats = own[d][q].read().stats(waiting[d][q]);
                 let sum = totals.queue(direction, queue);
                 prop_assert_eq!(
                     stats.arrived,

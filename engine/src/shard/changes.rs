@@ -51,7 +51,7 @@ impl<P: Packet> Shard<P> {
             return;
         };
         // an entry of the id's former life may still be on a wheel: see `unschedule`
-        let Record { scheduled, slot, lane, .. } = self.records[local];
+        let Record { scheduled, slot, lane, carried, .. } = self.records[local];
         let lane = if scheduled { lane } else { spec.egress_hint.0 };
         let rate = self.rate_of(spec);
         let record = &mut self.records[local];
@@ -66,7 +66,7 @@ impl<P: Packet> Shard<P> {
         (record.lane, record.slot, record.scheduled) = (lane, slot, scheduled);
         record.live = true;
         self.manage(local, phase);
-        self.tally.reset(local);
+        self.tally.reset(local, carried);
         let _ = self.options.ring_drops.take(id);
         self.assign(local);
         self.reserve(local, spec);
@@ -220,8 +220,8 @@ impl<P: Packet> Shard<P> {
         {
             lane.control = lane.control.saturating_sub(1);
         }
-        let whose = Whose { local: Some(local), direction: record.direction, queue };
-        self.tally.dropped(whose, reason, meta.ecn);
+        let whose = Whose { local, direction: record.direction, queue };
+        self.tally.dropped(record, whose, reason, meta.ecn);
         true
     }
 

@@ -181,7 +181,7 @@ impl<P: Packet> Shard<P> {
                 continue;
             };
             let bytes = line_bytes(params.overhead, packet.meta().l3_bytes);
-            let whose = Whose { local: Some(local), direction: record.direction, queue: Queue::Classic };
+            let whose = Whose { local, direction: record.direction, queue: Queue::Classic };
             if let State::Managed(place) = record.aqm {
                 self.offer(local, place, packet, bytes, whose, 0);
             } else {
@@ -195,7 +195,7 @@ impl<P: Packet> Shard<P> {
     /// A packet comes to a managed discipline.
     pub(super) fn accept_managed(&mut self, packet: P, admitted: &Admitted, place: Slot) {
         let &Admitted { local, whose, bytes, lane } = admitted;
-        self.tally.arrived(whose, packet.meta().ecn);
+        self.tally.arrived(&mut self.records[local], whose, packet.meta().ecn);
         let was_idle = self.records[local].packets() == 0;
         self.offer(local, place, packet, bytes, whose, bytes);
         let record = &self.records[local];
@@ -215,7 +215,7 @@ impl<P: Packet> Shard<P> {
                 self.note_in(local, buffers);
                 self.shed(local, place, (packet, queue), whose, excess);
             }
-            Err(cause) => self.tally.dropped(whose, reason(cause), ecn),
+            Err(cause) => self.tally.dropped(&mut self.records[local], whose, reason(cause), ecn),
         }
     }
 
@@ -247,7 +247,7 @@ impl<P: Packet> Shard<P> {
                 packet.mark_ce(cause);
                 meta.ecn = Ecn::Ce;
                 packet.set_meta(meta);
-                self.tally.marked(whose);
+                self.tally.marked(&mut self.records[local], whose);
                 Ok(queue)
             }
             Arrival::Drop(cause) => Err(cause),
@@ -275,7 +275,7 @@ impl<P: Packet> Shard<P> {
             if let Some(managed) = self.managed.get_mut(place) {
                 managed.qdisc.removed(queue, bytes);
             }
-            self.tally.dropped(whose, DropReason::Tail, packet.meta().ecn);
+            self.tally.dropped(&mut self.records[local], whose, DropReason::Tail, packet.meta().ecn);
             excess = excess.saturating_sub(bytes);
         }
         if let (Some(packet), Some(managed)) = (in_hand, self.managed.get_mut(place)) {
@@ -390,7 +390,7 @@ impl<P: Packet> Shard<P> {
         let (mut packet, meta, bytes) = self.pop_managed(local, place, queue)?;
         let managed = self.managed.get_mut(place)?;
         let record = &mut self.records[local];
-        let whose = Whose { local: Some(local), direction: record.direction, queue: Queue::Classic };
+        let whose = Whose { local, direction: record.direction, queue: Queue::Classic };
         let verdict = managed.qdisc.decide(&Leaving {
             now: self.now,
             queue,
@@ -405,17 +405,17 @@ impl<P: Packet> Shard<P> {
             Verdict::Mark(cause) => {
                 debug_assert!(matches!(meta.ecn, Ecn::Ect0 | Ecn::Ect1), "{:?} is never marked", meta.ecn);
                 packet.mark_ce(cause);
-                self.tally.marked(whose);
+                self.tally.marked(record, whose);
             }
             Verdict::Drop(cause) => {
-                self.tally.dropped(whose, reason(cause), meta.ecn);
+                self.tally.dropped(record, whose, reason(cause), meta.ecn);
                 return None;
             }
         }
         managed.qdisc.sent(queue, bytes);
         record.shaper.sent(bytes);
         self.lanes[call.lane].purse.spend(packet.frame_bytes());
-        self.tally.forwarded(whose, meta.l3_bytes.into(), delay_units(call.stamp, meta.arrival));
+        self.tally.forwarded(record, whose, meta.l3_bytes.into(), delay_units(call.stamp, meta.arrival));
         Some(packet)
     }
 
@@ -443,9 +443,9 @@ impl<P: Packet> Shard<P> {
         if let Some(managed) = self.managed.get_mut(place) {
             managed.qdisc.removed(queue, bytes);
         }
-        let direction = self.records[local].direction;
-        let whose = Whose { local: Some(local), direction, queue: Queue::Classic };
-        self.tally.dropped(whose, reason, meta.ecn);
+        let record = &mut self.records[local];
+        let whose = Whose { local, direction: record.direction, queue: Queue::Classic };
+        self.tally.dropped(record, whose, reason, meta.ecn);
         true
     }
 

@@ -21,7 +21,7 @@ impl<P: Packet> Shard<P> {
             meta.rule = Rule::ForceClassic;
             packet.set_meta(meta);
         }
-        self.tally.arrived(admitted.whose, meta.ecn);
+        self.tally.arrived(&mut self.records[admitted.local], admitted.whose, meta.ecn);
         self.accept(self.now, packet, admitted);
     }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The hot record of a queue id: all that the packet path touches, in two cache lines; counters are elsewhere.
+//! The hot record of a queue id: all that the packet path touches, side by side on one page: a pair of cache lines that
+//! the hardware fetches together, and a line of counters for each queue.
 //!
 //! Invariant: `waits` tells exactly what the FIFOs hold, in packets and in bytes as the id's profile counts them. What
 //! waits under a managed discipline counts as C, and its FIFOs are with its state.
@@ -7,6 +8,7 @@
 use aqm::{Backlog, Pace, Queue};
 
 use crate::change::{Direction, QueueKind};
+use crate::counters::queue::QueueLine;
 use crate::discipline::State;
 use crate::overhead::line_bytes;
 use crate::packet::{Fifo, Meta, Packet};
@@ -15,7 +17,7 @@ use crate::shaper::Shaper;
 
 /// One queue id on the packet path.
 #[derive(Debug)]
-#[repr(align(64))]
+#[repr(C, align(128))]
 pub(crate) struct Record<F> {
     /// L and C.
     fifos: [F; 2],
@@ -44,10 +46,16 @@ pub(crate) struct Record<F> {
     pub(crate) scheduled: bool,
     /// The PI bank holds a head of it.
     pub(crate) watched: bool,
+    /// Its counters have outgrown their lines.
+    pub(crate) carried: bool,
+    /// Counters of L and C.
+    pub(crate) lines: [QueueLine; 2],
 }
 
 // with FIFOs of 8 bytes, as those of mbufs are
-const _: () = assert!(size_of::<Record<[u32; 2]>>() <= 128, "the hot record is two cache lines");
+const _: () =
+    assert!(core::mem::offset_of!(Record<[u32; 2]>, lines) <= 128, "counters begin on a line of their own");
+const _: () = assert!(size_of::<Record<[u32; 2]>>() == 256, "two pairs of cache lines");
 
 impl<F: Default> Default for Record<F> {
     fn default() -> Self {
@@ -68,6 +76,8 @@ impl<F: Default> Default for Record<F> {
             live: false,
             scheduled: false,
             watched: false,
+            carried: false,
+            lines: Default::default(),
         }
     }
 }

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Counting: each event once for its queue id and once for the shard.
 //!
+//! The lines that every packet touches are in the records; here are the shard's sums and the ledgers for what outgrows
+//! the lines, whose memory comes when it is first written.
+//!
 //! Invariant: a packet that `arrived` is counted later as `forwarded` or `dropped`, or it is queued.
 
 use std::sync::Arc;
@@ -8,84 +11,75 @@ use std::sync::Arc;
 use aqm::{Ecn, Queue};
 use mem::HugeSlice;
 
+use super::record::Record;
 use crate::change::Direction;
+use crate::counters::queue::{Carry, Ledger, QueueLine};
 use crate::counters::{DropReason, QueueCounters, ShardCounters};
 
-/// Counters of a shard and of its queue ids.
+/// Counters of a shard, and what the records' have outgrown.
 #[derive(Debug)]
 pub(crate) struct Tally {
     shard: Arc<ShardCounters>,
-    queues: HugeSlice<[QueueCounters; 2]>,
+    ledgers: HugeSlice<[Ledger; 2]>,
 }
 
 /// Whose event it is.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Whose {
-    /// Place in the shard; `None`: nobody's (unknown to the shard).
-    pub(crate) local: Option<usize>,
+    /// Place in the shard.
+    pub(crate) local: usize,
     pub(crate) direction: Direction,
     pub(crate) queue: Queue,
 }
 
-impl Whose {
-    /// Of an id that is not there.
-    pub(crate) const fn nobody(direction: Direction) -> Self {
-        Self { local: None, direction, queue: Queue::Classic }
-    }
-}
-
 impl Tally {
-    pub(crate) fn new(shard: Arc<ShardCounters>, capacity: usize) -> Self {
-        Self { shard, queues: crate::memory::slice(capacity, |_| Default::default()) }
+    /// For a shard of `ids` places.
+    pub(crate) fn new(shard: Arc<ShardCounters>, ids: usize) -> Self {
+        Self { shard, ledgers: crate::memory::lazy(ids) }
     }
 
+    /// A queue's line and where it carries to.
     #[inline]
-    fn queue(&mut self, whose: Whose) -> Option<&mut QueueCounters> {
-        self.queues.get_mut(whose.local?).map(|queues| &mut queues[whose.queue as usize])
-    }
-
-    /// Asks the caches for the counters of a queue, to be written soon.
-    #[inline]
-    pub(crate) fn prefetch(&self, local: usize, queue: Queue) {
-        if let Some(queues) = self.queues.get(local) {
-            mem::prefetch_write(&raw const queues[queue as usize]);
-        }
+    fn line<'a, F>(&'a mut self, record: &'a mut Record<F>, whose: Whose) -> (&'a mut QueueLine, Carry<'a>) {
+        let ledger = &mut self.ledgers[whose.local][whose.queue as usize];
+        (&mut record.lines[whose.queue as usize], Carry { ledger, used: &mut record.carried })
     }
 
     /// A packet came.
     #[inline]
-    pub(crate) fn arrived(&mut self, whose: Whose, ecn: Ecn) {
+    pub(crate) fn arrived<F>(&mut self, record: &mut Record<F>, whose: Whose, ecn: Ecn) {
         self.shard.arrived(whose.direction, whose.queue);
-        if let Some(queue) = self.queue(whose) {
-            queue.arrived(ecn);
-        }
+        let (line, carry) = self.line(record, whose);
+        line.arrived(ecn, carry);
     }
 
     /// A packet of `bytes` leaves, `delay` units of 64 ns after it came.
     #[inline]
-    pub(crate) fn forwarded(&mut self, whose: Whose, bytes: u32, delay: u32) {
+    pub(crate) fn forwarded<F>(&mut self, record: &mut Record<F>, whose: Whose, bytes: u32, delay: u32) {
         self.shard.forwarded(whose.direction, whose.queue, bytes, delay);
-        if let Some(queue) = self.queue(whose) {
-            queue.forwarded(bytes, delay);
-        }
+        let (line, carry) = self.line(record, whose);
+        line.forwarded(bytes, delay, carry);
     }
 
     /// A packet was changed to CE.
     #[inline]
-    pub(crate) fn marked(&mut self, whose: Whose) {
+    pub(crate) fn marked<F>(&mut self, record: &mut Record<F>, whose: Whose) {
         self.shard.marked(whose.direction, whose.queue);
-        if let Some(queue) = self.queue(whose) {
-            queue.marked();
-        }
+        let (line, carry) = self.line(record, whose);
+        line.marked(carry);
     }
 
     /// A packet is dropped.
-    #[inline]
-    pub(crate) fn dropped(&mut self, whose: Whose, reason: DropReason, ecn: Ecn) {
+    pub(crate) fn dropped<F>(&mut self, record: &mut Record<F>, whose: Whose, reason: DropReason, ecn: Ecn) {
         self.shard.dropped(whose.direction, whose.queue, reason, ecn);
-        if let Some(queue) = self.queue(whose) {
-            queue.dropped(reason, ecn);
-        }
+        let (_, carry) = self.line(record, whose);
+        QueueLine::dropped(reason, ecn, carry);
+    }
+
+    /// A packet came for an id that is not there.
+    pub(crate) fn misdirected(&self, direction: Direction, ecn: Ecn) {
+        self.shard.arrived(direction, Queue::Classic);
+        self.shard.dropped(direction, Queue::Classic, DropReason::Removed, ecn);
     }
 
     /// A control packet is over its limit; it is counted as dropped as well.
@@ -100,23 +94,25 @@ impl Tally {
     }
 
     /// Adds what full rings kept from an id, L and C.
-    pub(crate) fn fold_ring_drops(&mut self, local: usize, packets: [u32; 2]) {
-        if let Some(queues) = self.queues.get_mut(local) {
-            for (queue, packets) in queues.iter_mut().zip(packets) {
-                queue.fold_ring_drops(packets);
-            }
+    pub(crate) fn fold_ring_drops<F>(&mut self, record: &mut Record<F>, local: usize, packets: [u32; 2]) {
+        for (queue, packets) in Queue::BOTH.into_iter().zip(packets) {
+            let (_, carry) = self.line(record, Whose { local, direction: Direction::Down, queue });
+            QueueLine::fold_ring_drops(packets, carry);
         }
     }
 
-    /// An id begins anew.
-    pub(crate) fn reset(&mut self, local: usize) {
-        if let Some(queues) = self.queues.get_mut(local) {
-            *queues = Default::default();
+    /// An id begins anew; its record has `carried` before.
+    pub(crate) fn reset(&mut self, local: usize, carried: bool) {
+        if carried {
+            self.ledgers[local] = [[0; _]; 2];
         }
     }
 
-    /// A copy of an id's counters, L and C.
-    pub(crate) fn copy(&self, local: usize) -> Option<[QueueCounters; 2]> {
-        self.queues.get(local).cloned()
+    /// An id's counters, L and C.
+    pub(crate) fn read<F>(&self, record: &Record<F>, local: usize) -> [QueueCounters; 2] {
+        let ledgers = record.carried.then(|| &self.ledgers[local]);
+        let read =
+            |queue: Queue| record.lines[queue as usize].read(ledgers.map(|ledgers| &ledgers[queue as usize]));
+        Queue::BOTH.map(read)
     }
 }

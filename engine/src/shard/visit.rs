@@ -103,13 +103,13 @@ impl<P: Packet> Shard<P> {
     #[inline]
     fn prefetch_due(&self, [later, sooner]: [Option<u32>; 2]) {
         if let Some(local) = later {
-            self.prefetch_record(local as usize);
+            self.prefetch_record(local as usize, Queue::Classic);
         }
         let Some(local) = sooner else { return };
         if let Some(record) = self.records.get(local as usize) {
             let queue = if record.l().packets > 0 { Queue::L4s } else { Queue::Classic };
             record.prefetch_front::<P>(queue);
-            self.tally.prefetch(local as usize, queue);
+            mem::prefetch_write(&raw const record.lines[queue as usize]);
         }
     }
 
@@ -218,16 +218,16 @@ impl<P: Packet> Shard<P> {
         let sojourn = call.stamp.since(meta.arrival);
         let head = Head { queue, ecn: meta.ecn, rule: meta.rule, bytes, sojourn, step_eligible: true };
         let left = Left { l, c, pace: served, p_prime };
-        let whose = Whose { local: Some(local), direction: record.direction, queue };
+        let whose = Whose { local, direction: record.direction, queue };
         match params.discipline.decide(&mut record.aqm, &head, &left) {
             Verdict::Pass => {}
             Verdict::Mark(cause) => {
                 packet.mark_ce(cause);
-                self.tally.marked(whose);
+                self.tally.marked(record, whose);
             }
             Verdict::Drop(cause) => {
                 let reason = if cause == Cause::Overload { DropReason::Overload } else { DropReason::Aqm };
-                self.tally.dropped(whose, reason, meta.ecn);
+                self.tally.dropped(record, whose, reason, meta.ecn);
                 return None;
             }
         }
@@ -235,7 +235,7 @@ impl<P: Packet> Shard<P> {
         let other_waits = record.packets_in(queue.other()) > 0;
         params.discipline.sent(&mut record.aqm, queue, bytes, other_waits);
         self.lanes[call.lane].purse.spend(packet.frame_bytes());
-        self.tally.forwarded(whose, meta.l3_bytes.into(), delay_units(call.stamp, meta.arrival));
+        self.tally.forwarded(record, whose, meta.l3_bytes.into(), delay_units(call.stamp, meta.arrival));
         Some(packet)
     }
 
@@ -268,8 +268,8 @@ impl<P: Packet> Shard<P> {
         let lane = &mut self.lanes[call.lane];
         lane.control = lane.control.saturating_sub(1);
         lane.purse.spend(packet.frame_bytes());
-        let whose = Whose { local: Some(local), direction: record.direction, queue: Queue::Classic };
-        self.tally.forwarded(whose, meta.l3_bytes.into(), delay_units(call.stamp, meta.arrival));
+        let whose = Whose { local, direction: record.direction, queue: Queue::Classic };
+        self.tally.forwarded(record, whose, meta.l3_bytes.into(), delay_units(call.stamp, meta.arrival));
         Some(packet)
     }
 

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Counters of one queue of one queue id.
+//!
+//! A packet touches one cache line of them, [`QueueLine`], part of the hot record: the delay histogram in 8 bits a bin
+//! and the sums in as few bits as hold a while. What overflows goes to a [`Ledger`] of 64-bit cells, whose memory comes
+//! when it is first written: a queue that never carried 256 packets alike has none. Drops are rare, or of a queue that
+//! has a ledger in the cache, and are counted there alone.
+//!
+//! Invariant: a count is its part in the line plus its cell; [`QueueCounters`] are read from both at one moment.
+
+use aqm::Ecn;
+use model::stats::QueueStats;
+
+use super::DropReason;
+use crate::histogram::{BINS, Totals, bin_of};
+
+/// Cells of a ledger behind those of the bins.
+#[derive(Clone, Copy)]
+#[repr(usize)]
+enum Cell {
+    Bytes = BINS,
+    DelaySum,
+    Arrived,
+    ArrivedCe,
+    Marked,
+    DroppedEct,
+    DroppedNotEct,
+    DroppedTail,
+    DroppedPool,
+    DroppedOther,
+}
+
+/// Cells of a ledger: whole cache lines.
+const CELLS: usize = 56;
+const _: () = assert!(Cell::DroppedOther as usize == CELLS - 1, "each count has a cell");
+
+/// What outgrew a queue's line.
+pub(crate) type Ledger = [u64; CELLS];
+
+/// A queue's ledger, and a note that it holds something.
+pub(crate) struct Carry<'a> {
+    pub(crate) ledger: &'a mut Ledger,
+    pub(crate) used: &'a mut bool,
+}
+
+impl Carry<'_> {
+    /// Adds to a cell. Rare, and kept off the packet path.
+    #[cold]
+    #[inline(never)]
+    #[expect(clippy::indexing_slicing, reason = "bins and cells lie within a ledger")]
+    fn add(&mut self, cell: usize, more: u64) {
+        *self.used = true;
+        self.ledger[cell] += more;
+    }
+}
+
+/// The line of a queue that its packets touch.
+#[derive(Clone, Debug)]
+#[repr(C, align(64))]
+pub(crate) struct QueueLine {
+    bytes: u32,
+    /// Of delays, in units of 64 ns.
+    sum: u32,
+    /// The longest delay, likewise.
+    max: u32,
+    arrived: u16,
+    arrived_ce: u16,
+    marked: u16,
+    bins: [u8; BINS],
+}
+
+const _: () = assert!(size_of::<QueueLine>() == 64, "a line");
+
+impl Default for QueueLine {
+    fn default() -> Self {
+        Self { bytes: 0, sum: 0, max: 0, arrived: 0, arrived_ce: 0, marked: 0, bins: [0; BINS] }
+    }
+}
+
+impl QueueLine {
+    /// A packet came for this queue, whatever becomes of it.
+    #[inline]
+    pub(crate) fn arrived(&mut self, ecn: Ecn, mut carry: Carry) {
+        bump(&mut self.arrived, Cell::Arrived, &mut carry);
+        if ecn == Ecn::Ce {
+            bump(&mut self.arrived_ce, Cell::ArrivedCe, &mut carry);
+        }
+    }
+
+    /// A packet begins to leave, `delay` units of 64 ns after it arrived; `bytes` without overhead.
+    #[inline]
+    #[expect(clippy::indexing_slicing, reason = "bin_of is below BINS for every value (tested)")]
+    pub(crate) fn forwarded(&mut self, bytes: u32, delay: u32, mut carry: Carry) {
+        let bin = bin_of(delay);
+        let overflowed;
+        (self.bins[bin], overflowed) = self.bins[bin].overflowing_add(1);
+        if overflowed {
+            carry.add(bin, 1 << u8::BITS);
+        }
+        add(&mut self.bytes, bytes, Cell::Bytes, &mut carry);
+        add(&mut self.sum, delay, Cell::DelaySum, &mut carry);
+        self.max = self.max.max(delay);
+    }
+
+    /// A packet was changed to CE.
+    #[inline]
+    pub(crate) fn marked(&mut self, mut carry: Carry) {
+        bump(&mut self.marked, Cell::Marked, &mut carry);
+    }
+
+    /// A packet was dropped; `ecn` as it arrived.
+    pub(crate) fn dropped(reason: DropReason, ecn: Ecn, mut carry: Carry) {
+        let cell = match reason {
+            DropReason::Aqm | DropReason::Overload if ecn.is_ect() => Cell::DroppedEct,
+            DropReason::Aqm | DropReason::Overload => Cell::DroppedNotEct,
+            DropReason::Tail => Cell::DroppedTail,
+            DropReason::Pool => Cell::DroppedPool,
+            DropReason::Ring | DropReason::Removed | DropReason::Link => Cell::DroppedOther,
+        };
+        carry.add(cell as usize, 1);
+    }
+
+    /// Adds packets that a full ring kept from this queue.
+    pub(crate) fn fold_ring_drops(packets: u32, mut carry: Carry) {
+        if packets > 0 {
+            carry.add(Cell::Arrived as usize, packets.into());
+            carry.add(Cell::DroppedOther as usize, packets.into());
+        }
+    }
+
+    /// The counts: those here and, of a queue that has one, those in the ledger.
+    #[expect(clippy::indexing_slicing, reason = "bins and cells lie within a ledger")]
+    pub(crate) fn read(&self, ledger: Option<&Ledger>) -> QueueCounters {
+        let ledger = ledger.unwrap_or(&[0; CELLS]);
+        let cell = |cell: Cell| ledger[cell as usize];
+        let mut bins = [0; BINS];
+        for ((count, &here), &there) in bins.iter_mut().zip(&self.bins).zip(ledger) {
+            *count = there + u64::from(here);
+        }
+        QueueCounters {
+            arrived: cell(Cell::Arrived) + u64::from(self.arrived),
+            arrived_ce: cell(Cell::ArrivedCe) + u64::from(self.arrived_ce),
+            forwarded: bins.iter().sum(),
+            forwarded_bytes: cell(Cell::Bytes) + u64::from(self.bytes),
+            marked: cell(Cell::Marked) + u64::from(self.marked),
+            dropped_ect: cell(Cell::DroppedEct),
+            dropped_not_ect: cell(Cell::DroppedNotEct),
+            dropped_tail: cell(Cell::DroppedTail),
+            dropped_pool: cell(Cell::DroppedPool),
+            dropped_other: cell(Cell::DroppedOther),
+            delay: Totals::new(&bins, cell(Cell::DelaySum) + u64::from(self.sum), self.max),
+        }
+    }
+}
+
+/// Adds one, and what overflows to a cell.
+#[inline]
+fn bump(count: &mut u16, cell: Cell, carry: &mut Carry) {
+    let overflowed;
+    (*count, overflowed) = count.overflowing_add(1);
+    if overflowed {
+        carry.add(cell as usize, 1 << u16::BITS);
+    }
+}
+
+/// Adds `more`, and what overflows to a cell.
+#[inline]
+fn add(sum: &mut u32, more: u32, cell: Cell, carry: &mut Carry) {
+    let overflowed;
+    (*sum, overflowed) = sum.overflowing_add(more);
+    if overflowed {
+        carry.add(cell as usize, 1 << u32::BITS);
+    }
+}
+
+/// The counters of one queue of one queue id at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct QueueCounters {
+    arrived: u64,
+    arrived_ce: u64,
+    forwarded: u64,
+    forwarded_bytes: u64,
+    marked: u64,
+    dropped_ect: u64,
+    dropped_not_ect: u64,
+    dropped_tail: u64,
+    dropped_pool: u64,
+    dropped_other: u64,
+    delay: Totals,
+}
+
+impl QueueCounters {
+    /// Packets sent.
+    pub fn forwarded_packets(&self) -> u64 {
+        self.forwarded
+    }
+
+    /// Their bytes, overhead not counted.
+    pub fn forwarded_bytes(&self) -> u64 {
+        self.forwarded_bytes
+    }
+
+    /// The sum of their delays in microseconds.
+    pub fn delay_sum_us(&self) -> f64 {
+        self.delay.sum_us()
+    }
+
+    /// Packets changed to CE here.
+    pub fn marked_packets(&self) -> u64 {
+        self.marked
+    }
+
+    /// All packets dropped here.
+    pub fn dropped_packets(&self) -> u64 {
+        self.dropped_ect + self.dropped_not_ect + self.dropped_tail + self.dropped_pool + self.dropped_other
+    }
+
+    /// Packets that came.
+    pub fn arrived_packets(&self) -> u64 {
+        self.arrived
+    }
+
+    /// As the interfaces show it, with `queued` packets waiting.
+    pub fn stats(&self, queued: u64) -> QueueStats {
+        QueueStats {
+            arrived: self.arrived,
+            arrived_ce: self.arrived_ce,
+            presented: self.arrived - self.dropped_tail - self.dropped_pool - self.dropped_other,
+            forwarded: self.forwarded,
+            forwarded_bytes: self.forwarded_bytes,
+            marked: self.marked,
+            dropped_ect: self.dropped_ect,
+            dropped_not_ect: self.dropped_not_ect,
+            dropped_tail: self.dropped_tail,
+            dropped_pool: self.dropped_pool,
+            dropped_other: self.dropped_other,
+            queued,
+            delay_us: (&self.delay).into(),
+        }
+    }
+}
