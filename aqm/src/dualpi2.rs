@@ -156,6 +156,13 @@ impl DualPi2Params {
         waited >= self.pi_bytes
     }
 
+    /// Whether a packet of `bytes` that leaves both queues empty passes whatever it is, and leaves no trace in the
+    /// state: no PI acts on so little, and a queue without a packet gives no native mark.
+    #[inline]
+    pub fn passes_lone(&self, bytes: u32) -> bool {
+        self.compat == Compat::Rfc && u64::from(bytes) < self.pi_bytes
+    }
+
     /// p' that applies, and whether it means overload drops.
     fn base(&self, head: &Head, left: &Left) -> (Prob, bool) {
         if !self.pi_applies(head.bytes, left.l, left.c) {

@@ -28,7 +28,7 @@ use crate::lcore::{LcoreShared, Phase, PhaseCell};
 use crate::memory;
 use crate::open::{self, Opened};
 use crate::run::Job;
-use crate::rx::{RxPort, RxRules, RxShared, RxWorker, SharedRules};
+use crate::rx::{Rings, RxPort, RxRules, RxShared, RxWorker, SharedRules};
 use crate::tx::{self, Held, Order, TxPort, TxWorker};
 use crate::watch::Watch;
 
@@ -121,7 +121,7 @@ fn capacity(config: &Config) -> u32 {
 /// All that runs, not yet running.
 pub(crate) struct Parts {
     pub(crate) inner: Arc<Inner>,
-    pub(crate) rx: Vec<RxWorker>,
+    pub(crate) rx: Vec<(RxWorker, Rings)>,
     pub(crate) tx: Vec<TxWorker>,
     pub(crate) control: ControlWorker,
 }
@@ -189,7 +189,11 @@ impl<'a> Builder<'a> {
 
     pub(crate) fn build(self, eal: &Eal, mut opened: Opened) -> Result<Parts, LaunchError> {
         let (rx_lcores, _) = memory::workers(self.config);
-        let rings = open::rings(eal, rx_lcores, self.shards)?;
+        let rings = match self.config.dataplane.lcores {
+            // RX hands over by itself
+            Lcores::Compact(_) => open::Rings { producers: vec![Vec::new()], consumers: vec![Vec::new()] },
+            Lcores::Split { .. } => open::rings(eal, rx_lcores, self.shards)?,
+        };
         let banks: Vec<Arc<PiBanks>> = (0..self.shards)
             .map(|shard| Arc::new(PiBanks::new(&self.profiles, shard, self.shards, self.capacity)))
             .collect();
@@ -312,7 +316,8 @@ impl<'a> Builder<'a> {
             let (counters, kinds) = (Arc::default(), Arc::new(KindCounters::new()));
             let (shared, classifier) = (Arc::clone(&shared), self.classifier.clone());
             let own = (Arc::clone(&counters), Arc::clone(&kinds));
-            built.workers.push(RxWorker::new(ports.collect(), shared, classifier, rings, own.0, own.1));
+            let worker = RxWorker::new(ports.collect(), shared, classifier, self.shards, own.0, own.1);
+            built.workers.push((worker, Rings(rings)));
             built.counters.push((counters, kinds));
         }
         built
@@ -330,7 +335,7 @@ struct BuiltShard {
 type RxFigures = (Arc<RxCounters>, Arc<KindCounters>);
 
 struct RxBuilt {
-    workers: Vec<RxWorker>,
+    workers: Vec<(RxWorker, Rings)>,
     counters: Vec<RxFigures>,
 }
 
@@ -348,16 +353,19 @@ fn lcores(config: &Config) -> Vec<Arc<LcoreShared>> {
 }
 
 /// One job for each lcore, in the order of [`lcores`].
-fn jobs(config: &Config, rx: Vec<RxWorker>, tx: Vec<TxWorker>, control: ControlWorker) -> Vec<Job> {
-    let (rx, tx) = (rx.into_iter().map(Box::new), tx.into_iter().map(Box::new));
+fn jobs(config: &Config, rx: Vec<(RxWorker, Rings)>, tx: Vec<TxWorker>, control: ControlWorker) -> Vec<Job> {
+    let rx = rx.into_iter().map(|(rx, rings)| (Box::new(rx), rings));
+    let tx = tx.into_iter().map(Box::new);
     let control = Box::new(control);
     match &config.dataplane.lcores {
         Lcores::Compact(_) => {
-            rx.zip(tx).zip([control]).map(|((rx, tx), control)| Job::Compact(rx, tx, control)).collect()
+            rx.zip(tx).zip([control]).map(|(((rx, _), tx), control)| Job::Compact(rx, tx, control)).collect()
         }
-        Lcores::Split { .. } => {
-            rx.map(Job::Rx).chain(tx.map(Job::Tx)).chain([Job::Control(control)]).collect()
-        }
+        Lcores::Split { .. } => rx
+            .map(|(rx, rings)| Job::Rx(rx, rings))
+            .chain(tx.map(Job::Tx))
+            .chain([Job::Control(control)])
+            .collect(),
     }
 }
 

@@ -12,7 +12,7 @@ use aqm::Nanos;
 use crate::control::ControlWorker;
 use crate::handle::Inner;
 use crate::lcore::{LcoreShared, Phase, Pulse};
-use crate::rx::RxWorker;
+use crate::rx::{Rings, RxWorker};
 use crate::tx::TxWorker;
 
 /// How long draining may take; what waits then is dropped and counted.
@@ -24,7 +24,7 @@ const NO_NAP: Nanos = Nanos::from_micros(100);
 
 /// What an lcore does.
 pub(crate) enum Job {
-    Rx(Box<RxWorker>),
+    Rx(Box<RxWorker>, Rings),
     Tx(Box<TxWorker>),
     Control(Box<ControlWorker>),
     Compact(Box<RxWorker>, Box<TxWorker>, Box<ControlWorker>),
@@ -39,11 +39,11 @@ impl Job {
         let pulse = Pulse::new(lcore);
         let _ending = Ending(lcore);
         match self {
-            Self::Rx(rx) => run_rx(inner, pulse, rx),
-            Self::Tx(tx) => run_tx(inner, pulse, tx, |_| false),
+            Self::Rx(rx, rings) => run_rx(inner, pulse, rx, rings),
+            Self::Tx(tx) => run_tx(inner, pulse, tx, |_, _| false),
             Self::Control(control) => run_control(inner, pulse, *control),
-            Self::Compact(mut rx, tx, mut control) => run_tx(inner, pulse, tx, |now| {
-                let received = inner.phase.get() == Phase::Run && rx.poll(now, &mut ());
+            Self::Compact(mut rx, tx, mut control) => run_tx(inner, pulse, tx, |now, tx| {
+                let received = inner.phase.get() == Phase::Run && rx.poll(now, tx, &mut ());
                 control.poll(now, &|| inner.now()) || received
             }),
         }
@@ -59,7 +59,7 @@ impl Drop for Ending<'_> {
     }
 }
 
-fn run_rx(inner: &Inner, mut pulse: Pulse<'_>, mut rx: Box<RxWorker>) {
+fn run_rx(inner: &Inner, mut pulse: Pulse<'_>, mut rx: Box<RxWorker>, mut rings: Rings) {
     loop {
         let phase = inner.phase.get();
         if phase >= Phase::Drain {
@@ -67,17 +67,22 @@ fn run_rx(inner: &Inner, mut pulse: Pulse<'_>, mut rx: Box<RxWorker>) {
         }
         let now = inner.now();
         pulse.beat(now);
-        pulse.worked(phase == Phase::Run && rx.poll(now, &mut ()));
+        pulse.worked(phase == Phase::Run && rx.poll(now, &mut rings, &mut ()));
     }
 }
 
 /// The TX loop; `before` is what else the lcore does in each round.
-fn run_tx(inner: &Inner, mut pulse: Pulse<'_>, mut tx: Box<TxWorker>, mut before: impl FnMut(Nanos) -> bool) {
+fn run_tx(
+    inner: &Inner,
+    mut pulse: Pulse<'_>,
+    mut tx: Box<TxWorker>,
+    mut before: impl FnMut(Nanos, &mut TxWorker) -> bool,
+) {
     let mut draining_since = None;
     loop {
         let now = inner.now();
         pulse.beat(now);
-        pulse.worked(before(now));
+        pulse.worked(before(now, &mut tx));
         pulse.worked(tx.poll(now, &mut ()));
         if inner.phase.get() < Phase::Drain {
             continue;

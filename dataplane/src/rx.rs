@@ -11,7 +11,7 @@ use arc_swap::{ArcSwap, Cache};
 use dpdk::{Burst, Mbuf, Producer, RxQueue};
 use engine::{
     Class, Classifier, Counter, Direction, DscpRules, Meta, Packet as _, PortId, QueueId, Reserved,
-    RingDrops, RxCounters,
+    RingDrops, RxCounters, Split,
 };
 use model::config::{Classify, Unknown};
 use wire::Parsed;
@@ -63,13 +63,31 @@ pub(crate) struct RxShared {
     pub(crate) ring_drops: Arc<RingDrops>,
 }
 
+/// Where the packets of an RX lcore go.
+pub(crate) trait Sink {
+    /// Takes packets for a shard out of `burst`; what it leaves there is refused.
+    fn take(&mut self, now: Nanos, shard: usize, burst: &mut Burst);
+}
+
+/// Rings to the shards' own lcores, in their order.
+pub(crate) struct Rings(pub(crate) Vec<Producer>);
+
+impl Sink for Rings {
+    #[inline]
+    fn take(&mut self, _: Nanos, shard: usize, burst: &mut Burst) {
+        if let Some(ring) = self.0.get_mut(shard) {
+            ring.enqueue(burst);
+        }
+    }
+}
+
 /// The RX side of an lcore.
 pub(crate) struct RxWorker {
     ports: Vec<RxPort>,
     shared: Arc<RxShared>,
     rules: Cache<SharedRules, Arc<RxRules>>,
     classifier: Classifier,
-    rings: Vec<Producer>,
+    split: Split,
     /// One for each shard, filled and emptied within a burst.
     outgoing: Vec<Burst>,
     incoming: Burst,
@@ -84,19 +102,18 @@ impl RxWorker {
         ports: Vec<RxPort>,
         shared: Arc<RxShared>,
         classifier: Classifier,
-        rings: Vec<Producer>,
+        shards: u32,
         counters: Arc<RxCounters>,
         kinds: Arc<KindCounters>,
     ) -> Self {
-        let outgoing = rings.iter().map(|_| Burst::new()).collect();
         let nothing = wire::parse(&[], 0);
         Self {
             ports,
             rules: Cache::new(Arc::clone(&shared.rules)),
             shared,
             classifier,
-            rings,
-            outgoing,
+            split: Split::new(shards),
+            outgoing: (0..shards.max(1)).map(|_| Burst::new()).collect(),
             incoming: Burst::new(),
             parsed: Box::new([nothing; BURST]),
             classes: Box::new([Class::Control; BURST]),
@@ -106,10 +123,10 @@ impl RxWorker {
     }
 
     /// One burst from each port; whether there was any packet.
-    pub(crate) fn poll(&mut self, now: Nanos, probe: &mut impl Probe) -> bool {
+    pub(crate) fn poll(&mut self, now: Nanos, sink: &mut impl Sink, probe: &mut impl Probe) -> bool {
         let mut worked = false;
         for index in 0..self.ports.len() {
-            worked |= self.poll_port(index, Stamp::at(now), probe);
+            worked |= self.poll_port(index, now, sink, probe);
         }
         worked
     }
@@ -118,7 +135,7 @@ impl RxWorker {
         clippy::indexing_slicing,
         reason = "`index` is below the number of ports; a burst holds BURST at most"
     )]
-    fn poll_port(&mut self, index: usize, arrival: Stamp, probe: &mut impl Probe) -> bool {
+    fn poll_port(&mut self, index: usize, now: Nanos, sink: &mut impl Sink, probe: &mut impl Probe) -> bool {
         let port = &mut self.ports[index];
         let count = port.queue.burst(&mut self.incoming);
         probe.lap(Stage::Rx);
@@ -131,7 +148,7 @@ impl RxWorker {
         }
         let mut bytes = 0;
         for (slot, mbuf) in self.parsed.iter_mut().zip(self.incoming.as_slice()) {
-            *slot = wire::parse(mbuf.data(), mbuf.pkt_len());
+            wire::parse_into(mbuf.data(), mbuf.pkt_len(), slot);
             bytes += u64::from(mbuf.pkt_len());
         }
         port.counters.packets.add(count as u64);
@@ -141,24 +158,30 @@ impl RxWorker {
         self.classifier.classify(ingress, direction, &self.parsed[..count], &mut self.classes[..count]);
         probe.lap(Stage::Classify);
         let port = &self.ports[index];
-        let sorter =
-            Sorter { port, arrival, rules: self.rules.load(), counters: &self.counters, kinds: &self.kinds };
+        let sorter = Sorter {
+            port,
+            arrival: Stamp::at(now),
+            split: self.split,
+            rules: self.rules.load(),
+            counters: &self.counters,
+            kinds: &self.kinds,
+        };
         for ((mbuf, parsed), class) in self.incoming.drain().zip(self.parsed.iter()).zip(self.classes.iter())
         {
             sorter.hand_on(mbuf, parsed, *class, &mut self.outgoing);
         }
-        self.flush(direction);
+        self.flush(direction, now, sink);
         probe.lap(Stage::Ring);
         true
     }
 
     /// Sends what was gathered to the shards; what a full ring refuses is dropped and counted.
-    fn flush(&mut self, direction: Direction) {
-        for (ring, burst) in self.rings.iter_mut().zip(&mut self.outgoing) {
+    fn flush(&mut self, direction: Direction, now: Nanos, sink: &mut impl Sink) {
+        for (shard, burst) in self.outgoing.iter_mut().enumerate() {
             if burst.is_empty() {
                 continue;
             }
-            ring.enqueue(burst);
+            sink.take(now, shard, burst);
             for refused in burst.drain() {
                 let meta = MbufPacket::new(refused).meta();
                 let queue = classify(meta.ecn, meta.rule, true, false);
@@ -173,6 +196,7 @@ impl RxWorker {
 struct Sorter<'a> {
     port: &'a RxPort,
     arrival: Stamp,
+    split: Split,
     rules: &'a RxRules,
     counters: &'a RxCounters,
     kinds: &'a KindCounters,
@@ -187,8 +211,8 @@ impl Sorter<'_> {
         };
         let mut packet = MbufPacket::new(mbuf);
         packet.set_meta(self.meta(queue_id, parsed));
-        let shard = queue_id.0 as usize % outgoing.len();
-        if let Some(burst) = outgoing.get_mut(shard) {
+        let (_, shard) = self.split.of(queue_id);
+        if let Some(burst) = outgoing.get_mut(shard as usize) {
             // a burst of a shard has as much room as the burst received
             let _ = burst.push(packet.into_mbuf());
         }

@@ -15,7 +15,7 @@ use engine::{Change, Counter, PortId, PortShared, QueueId, QueueSnapshot, Shard}
 
 use crate::packet::MbufPacket;
 use crate::probe::{Probe, Stage};
-use crate::rx::{BURST, PortCounters};
+use crate::rx::{BURST, PortCounters, Sink};
 use crate::usage::Usage;
 
 /// Most changes applied in one loop: a bulk load must not hold up packets.
@@ -45,6 +45,16 @@ pub(crate) enum Reply {
     Snapshot(QueueId, Option<QueueSnapshot>),
     /// To `Order::Sweep`.
     Sweep(u32, [Option<Usage>; SWEEP]),
+}
+
+/// From RX on the same lcore.
+impl Sink for TxWorker {
+    #[inline]
+    fn take(&mut self, now: Nanos, _: usize, burst: &mut Burst) {
+        self.enqueue(now);
+        std::mem::swap(&mut self.incoming, burst);
+        self.prefetch();
+    }
 }
 
 /// A port as one TX lcore drives it.
@@ -98,6 +108,7 @@ pub(crate) struct TxWorker {
     ports: Vec<TxPort>,
     states: Arc<[PortShared]>,
     desk: Desk,
+    /// Packets that have come and are on their way into the caches.
     incoming: Burst,
     leaving: Vec<MbufPacket>,
     held: Arc<Held>,
@@ -131,8 +142,9 @@ impl TxWorker {
 
     /// One loop; whether it found work.
     pub(crate) fn poll(&mut self, now: Nanos, probe: &mut impl Probe) -> bool {
-        let mut worked = self.take_in(now, probe);
-        worked |= self.send_due(now, probe);
+        // what came last is fetched from memory meanwhile
+        let mut worked = self.send_due(now, probe);
+        worked |= self.take_in(now, probe);
         worked |= self.obey(now);
         self.held.packets.store(self.shard.queued(), Relaxed);
         for (shown, waiting) in self.held.active.iter().zip(self.shard.ids_waiting()) {
@@ -148,31 +160,43 @@ impl TxWorker {
     pub(crate) fn waiting(&self) -> u64 {
         let rings = self.rings.iter().map(|ring| u64::from(ring.len())).sum::<u64>();
         let ports = self.ports.iter().map(|port| port.waiting.len() as u64).sum::<u64>();
-        rings + self.shard.queued() + ports
+        rings + self.incoming.len() as u64 + self.shard.queued() + ports
     }
 
+    /// Queues what has come, and looks whether more has: that is queued with the next.
     fn take_in(&mut self, now: Nanos, probe: &mut impl Probe) -> bool {
-        let mut worked = false;
-        for ring in &mut self.rings {
+        let mut worked = !self.incoming.is_empty();
+        self.enqueue(now);
+        probe.lap(Stage::Enqueue);
+        for at in 0..self.rings.len() {
             // an RX lcore may put in a burst from each port in a loop of its own
             for _ in 0..self.ports.len().max(1) {
-                ring.dequeue(&mut self.incoming);
+                self.enqueue(now);
+                self.rings[at].dequeue(&mut self.incoming);
+                self.prefetch();
                 probe.lap(Stage::Ring);
                 worked |= !self.incoming.is_empty();
-                let full = self.incoming.is_full();
-                for mbuf in self.incoming.as_slice() {
-                    self.shard.prefetch(MbufPacket::meta_of(mbuf));
-                }
-                for mbuf in self.incoming.drain() {
-                    self.shard.enqueue(now, MbufPacket::new(mbuf));
-                }
-                probe.lap(Stage::Enqueue);
-                if !full {
+                if !self.incoming.is_full() {
                     break;
                 }
             }
         }
         worked
+    }
+
+    /// Asks the caches for what queuing the packets that have come will touch.
+    #[inline]
+    fn prefetch(&self) {
+        for mbuf in self.incoming.as_slice() {
+            self.shard.prefetch(MbufPacket::meta_of(mbuf));
+        }
+    }
+
+    #[inline]
+    fn enqueue(&mut self, now: Nanos) {
+        for mbuf in self.incoming.drain() {
+            self.shard.enqueue(now, MbufPacket::new(mbuf));
+        }
     }
 
     fn send_due(&mut self, now: Nanos, probe: &mut impl Probe) -> bool {

@@ -83,7 +83,7 @@ impl MbufFifo {
     #[inline]
     pub fn prefetch_front(&self) {
         if self.head != 0 {
-            mem::prefetch_write(expand(self.head).as_ptr().cast_const());
+            mem::prefetch(expand(self.head).as_ptr().cast_const());
         }
     }
 }

@@ -109,6 +109,16 @@ impl Discipline {
         }
     }
 
+    /// Whether a packet of `bytes` that leaves nothing behind passes without being asked about.
+    #[inline]
+    pub(crate) fn passes_lone(&self, bytes: u32) -> bool {
+        match self {
+            Self::DualPi2(params) | Self::Pi2(params) => params.passes_lone(bytes),
+            Self::Fifo => true,
+            Self::Managed(_) => false,
+        }
+    }
+
     /// What to do with the packet just taken; once a packet.
     #[inline]
     pub(crate) fn decide(&self, state: &mut State, head: &Head, left: &Left) -> Verdict {

@@ -26,6 +26,7 @@ mod shaper;
 mod shard;
 mod slab;
 mod snapshot;
+mod split;
 mod table;
 mod wheel;
 
@@ -48,4 +49,5 @@ pub use registry::{
 pub use rules::DscpRules;
 pub use shard::{Shard, ShardOptions};
 pub use snapshot::{QueuePart, QueueSnapshot};
+pub use split::Split;
 pub use table::{Class, Classifier, TableError, UnknownKind};

@@ -18,12 +18,23 @@ pub(crate) struct Shaper {
     due: Nanos,
     /// 2^-32 ns beyond `due`.
     fraction: u32,
+    /// How far `due` may lie behind after idling, in nanoseconds.
+    credit: u32,
 }
 
 impl Shaper {
     /// One that has been idle for long.
     pub(crate) fn new(rate: BitsPerSec) -> Self {
-        Self { pace: Pace::of(rate), due: Nanos::ZERO, fraction: 0 }
+        Self { pace: Pace::of(rate), due: Nanos::ZERO, fraction: 0, credit: 0 }
+    }
+
+    /// Grants the burst after idling. One packet may always leave once `due` is reached, so the credit is the burst
+    /// less one `mtu`; less a part of another, `phase` / 2^16, so that those who come back together do not stay in step.
+    pub(crate) fn grant_burst(&mut self, mtu: u32, phase: u16) {
+        let packet = self.pace.time(u64::from(mtu));
+        let apart = self.pace.time((u64::from(mtu) * u64::from(phase)) >> 16);
+        let credit = BURST.max(packet + packet).since(packet).since(apart);
+        self.credit = u32::try_from(credit.0).unwrap_or(u32::MAX);
     }
 
     /// When the next packet may leave.
@@ -38,15 +49,10 @@ impl Shaper {
         self.pace
     }
 
-    /// Comes back from idling at `now`: credit for what was not sent is cut to the burst. One packet may always
-    /// leave once `due` is reached, so the credit is the burst less one `mtu`; less a part of another, `phase` /
-    /// 2^16, so that those who come back together do not stay in step.
+    /// Comes back from idling at `now`: credit for what was not sent is cut to what was granted.
     #[inline]
-    pub(crate) fn join(&mut self, now: Nanos, mtu: u32, phase: u16) {
-        let packet = self.pace.time(u64::from(mtu));
-        let apart = self.pace.time((u64::from(mtu) * u64::from(phase)) >> 16);
-        let credit = BURST.max(packet + packet).since(packet).since(apart);
-        let earliest = now.since(credit);
+    pub(crate) fn join(&mut self, now: Nanos) {
+        let earliest = now.since(Nanos(self.credit.into()));
         if self.due < earliest {
             self.due = earliest;
             self.fraction = 0;
@@ -142,7 +148,8 @@ mod tests {
     fn burst(bps: u64, bytes: u32, phase: u16) -> u32 {
         let now = Nanos::from_secs(100);
         let mut shaper = Shaper::new(BitsPerSec(bps));
-        shaper.join(now, MTU, phase);
+        shaper.grant_burst(MTU, phase);
+        shaper.join(now);
         let mut packets = 0;
         while shaper.due() <= now {
             shaper.sent(bytes);

@@ -34,6 +34,7 @@ use crate::port::PortShared;
 use crate::profiles::Profiles;
 use crate::slab::Slab;
 use crate::snapshot::{QueuePart, QueueSnapshot};
+use crate::split::Split;
 use crate::wheel::slot_from;
 use lane::Lane;
 use managed::Managed;
@@ -113,6 +114,7 @@ pub struct Shard<P: Packet> {
     waiting: [u64; 2],
     /// Ids are links: see [`Self::as_links`].
     links: bool,
+    split: Split,
     /// The latest time told.
     now: Nanos,
     misdirected: u64,
@@ -152,6 +154,7 @@ impl<P: Packet> Shard<P> {
             queued: 0,
             waiting: [0; 2],
             links: false,
+            split: Split::new(options.shards),
             now: Nanos::ZERO,
             misdirected: 0,
             options,
@@ -188,9 +191,9 @@ impl<P: Packet> Shard<P> {
     fn prefetch_record(&self, local: usize, queue: Queue) {
         if let Some(record) = self.records.get(local) {
             let first: *const Record<P::Fifo> = record;
-            mem::prefetch_write(first);
-            mem::prefetch_write(first.cast::<u8>().wrapping_add(64));
-            mem::prefetch_write(&raw const record.lines[queue as usize]);
+            mem::prefetch(first);
+            mem::prefetch(first.cast::<u8>().wrapping_add(64));
+            mem::prefetch(&raw const record.lines[queue as usize]);
         }
     }
 
@@ -321,11 +324,10 @@ impl<P: Packet> Shard<P> {
         self.change_lane(now, local, lane);
         let time = self.lanes[lane].time(&self.options.ports[lane], now);
         let record = &mut self.records[local];
-        let mtu = self.options.profiles.get(record.profile).map_or(0, |params| params.mtu);
         if self.links {
             record.shaper.join_link(time);
         } else {
-            record.shaper.join(time, mtu, record.phase);
+            record.shaper.join(time);
         }
         if !scheduled {
             let slot = slot_from(record.shaper.due());
@@ -390,12 +392,16 @@ impl<P: Packet> Shard<P> {
         let id = local as u32;
         let watched = params.watches(record.l(), record.c());
         if watched {
-            let served = self.lanes[usize::from(record.lane)].served(record.plan());
-            let target = params.target(served);
-            let units = (target.0 >> TARGET_SHIFT) as u32;
-            if units.abs_diff(record.target) > record.target / 8 {
-                record.target = units;
-                bank.assign(id, place.profile, target);
+            let lane = &self.lanes[usize::from(record.lane)];
+            // a target changes with the plan, see `assign`, and with the clock
+            if record.slowed || lane.is_slowed() {
+                record.slowed = lane.is_slowed();
+                let target = params.target(lane.served(record.plan()));
+                let units = (target.0 >> TARGET_SHIFT) as u32;
+                if units.abs_diff(record.target) > record.target / 8 {
+                    record.target = units;
+                    bank.assign(id, place.profile, target);
+                }
             }
             let head = |queue| record.front::<P>(queue).map(|meta| meta.arrival);
             bank.publish(id, head(Queue::L4s), head(Queue::Classic));
@@ -458,8 +464,8 @@ impl<P: Packet> Shard<P> {
     /// The place of an id in this shard.
     #[inline]
     fn local(&self, id: QueueId) -> Option<usize> {
-        let shards = self.options.shards.max(1);
-        (id.0 % shards == self.options.index).then_some((id.0 / shards) as usize)
+        let (place, shard) = self.split.of(id);
+        (shard == self.options.index).then_some(place as usize)
     }
 }
 

@@ -193,23 +193,28 @@ impl Wheel {
         id.map(|id| (slot, id))
     }
 
-    /// The entry that [`Self::pop`] would take after `skip` others, if it lies in the first chunks of the current
-    /// batch or of the next slot in use: what to prefetch.
+    /// Whether [`Self::pop`] would begin a slot.
     #[inline]
-    pub(crate) fn ahead(&self, skip: usize) -> Option<u32> {
-        let (mut place, mut skip) = (self.batch, skip);
-        if let Some(chunk) = self.chunks.get(place as usize) {
-            if skip < chunk.len as usize {
-                return chunk.ids.get(chunk.len as usize - 1 - skip).copied();
-            }
-            skip -= chunk.len as usize;
-            place = chunk.next;
-        }
-        if place == NONE {
-            place = self.heads[self.used.next_from(index_of(self.current))?];
-        }
-        let chunk = self.chunks.get(place as usize)?;
-        chunk.ids.get((chunk.len as usize).checked_sub(1 + skip)?).copied()
+    pub(crate) fn is_between_slots(&self) -> bool {
+        self.batch == NONE
+    }
+
+    /// The slots in use after `slot`, up to the end of the ring: what will be served, to prefetch by.
+    #[inline]
+    pub(crate) fn next_used(&self, slot: u64) -> Option<u64> {
+        let from = index_of(slot) + 1;
+        let index = (from < SLOTS).then(|| self.used.next_from(from))??;
+        Some(slot + 1 + (index - from) as u64)
+    }
+
+    /// Entries of a slot, as many as lie in its first chunks.
+    #[inline]
+    pub(crate) fn first_entries(&self, slot: u64) -> impl Iterator<Item = u32> + '_ {
+        let head = self.heads[index_of(slot)];
+        let first = self.chunks.get(head as usize);
+        let second = first.and_then(|chunk| self.chunks.get(chunk.next as usize));
+        let entries = |chunk: &Chunk| chunk.ids.into_iter().take(chunk.len as usize);
+        first.into_iter().chain(second).flat_map(entries)
     }
 }
 

@@ -12,5 +12,5 @@ mod prefetch;
 mod tsc;
 
 pub use huge::{Backing, HugeSlice, Zeroable};
-pub use prefetch::{prefetch, prefetch_index, prefetch_write};
+pub use prefetch::{prefetch, prefetch_index};
 pub use tsc::{Tsc, read_tsc};

@@ -4,7 +4,7 @@
 //! Invariant: a prefetch instruction is a hint; it never faults whatever the address (Intel SDM vol. 2,
 //! PREFETCHh), so these functions are safe for every pointer, dangling ones included.
 
-use core::arch::x86_64::{_MM_HINT_ET0, _MM_HINT_T0, _mm_prefetch};
+use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
 
 /// Asks for the cache line at `at`, to be read soon.
 #[inline]
@@ -12,14 +12,6 @@ pub fn prefetch<T: ?Sized>(at: *const T) {
     // SAFETY: PREFETCHT0 never faults and changes no memory, whatever the address
     // (test: `hints_take_any_address`).
     unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) }
-}
-
-/// Asks for the cache line at `at`, to be written soon.
-#[inline]
-pub fn prefetch_write<T: ?Sized>(at: *const T) {
-    // SAFETY: PREFETCHW never faults and changes no memory, whatever the address; CPUs without it run it as a
-    // NOP (test: `hints_take_any_address`).
-    unsafe { _mm_prefetch::<_MM_HINT_ET0>(at.cast()) }
 }
 
 /// Asks for the line in which element `index` begins; an index past the end is harmless.
@@ -37,7 +29,6 @@ mod tests {
         let array = [0_u64; 4];
         for address in [0_usize, 1, 0xdead_beef, usize::MAX, array.as_ptr() as usize] {
             prefetch(address as *const u8);
-            prefetch_write(address as *const u64);
         }
         prefetch_index(&array, 3);
         prefetch_index(&array, usize::MAX);

@@ -551,6 +551,30 @@ proptest! {
         }
     }
 
+    /// What lets the packet path leave the decision out.
+    #[test]
+    fn a_packet_that_passes_alone_passes_and_leaves_no_trace(
+        config in any_config(), seed: u64, before in 0..200_u32, queue in 0..2_usize, ecn in 0..4_u8, rule in 0..5_u8,
+        bytes in 1..200_000_u32, pace: u64, p: u32,
+    ) {
+        let params = params(&config);
+        let (queue, ecn) = (Queue::BOTH[queue], Ecn::from_bits(ecn));
+        let mut state = DualPi2::new(&params, seed);
+        for _ in 0..before {
+            state.decide(&params, &head(Queue::L4s, Ecn::Ect1, Rule::None), &busy(0.2));
+        }
+        let head = Head { queue, ecn, rule: Rule::from_bits(rule), bytes, sojourn: Nanos(1 << 30), step_eligible: true };
+        let left = Left { l: EMPTY, c: EMPTY, pace: Pace(pace), p_prime: Prob(p) };
+        let was = state;
+        if params.passes_lone(bytes) {
+            prop_assert_eq!(state.decide(&params, &head, &left), Verdict::Pass);
+            state.sent(&params, queue, bytes, false);
+            prop_assert_eq!(state, was);
+        } else {
+            prop_assert!(config.compat == Compat::Linux || bytes >= 2 * config.mtu.min(u32::from(u16::MAX)));
+        }
+    }
+
     #[test]
     fn a_likelihood_beyond_one_is_one(coupling in 2..256_u32, p in 0.5..1.0_f64) {
         let params = params(&DualPi2Config { coupling, overload: Overload::Overflow, ..DualPi2Config::default() });

@@ -111,7 +111,7 @@ impl<'a> Bench<'a> {
             let (inner, tally) = (Arc::clone(&inner), Arc::clone(&tally));
             let workers = parts.rx.into_iter().zip(parts.tx).next();
             eal.launch(rig::PATH, move || {
-                if let Some((rx, tx)) = workers {
+                if let Some(((rx, _), tx)) = workers {
                     path::run(&inner, &tally, Box::new(rx), Box::new(tx));
                 }
             })

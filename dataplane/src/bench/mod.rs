@@ -2,7 +2,7 @@
 //! The packet path measured: the workers of `sluice run` on one lcore, fed by a generator on another.
 //!
 //! Nothing of the path is a copy: ports are net_ring ports, lcore work is [`RxWorker`](crate::rx::RxWorker) and
-//! [`TxWorker`](crate::tx::TxWorker) joined by the ring of `compact`, records go in through [`Handle`]. PI passes
+//! [`TxWorker`](crate::tx::TxWorker) joined as in `compact`, records go in through [`Handle`]. PI passes
 //! run on the generator's lcore, as they do on a control lcore.
 //!
 //! **Held traffic.** A shaper that is not in debt lets a packet through, so at thousands of packets a second and

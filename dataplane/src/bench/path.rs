@@ -111,14 +111,14 @@ pub(super) fn run(inner: &Inner, tally: &Tally, mut rx: Box<RxWorker>, mut tx: B
         pulse.beat(now);
         worked = if tally.staged.load(Relaxed) {
             laps.lap(Stage::Other);
-            let worked = rx.poll(now, &mut laps) | tx.poll(now, &mut laps);
+            let worked = rx.poll(now, &mut *tx, &mut laps) | tx.poll(now, &mut laps);
             if worked {
                 laps.commit(tally);
             }
             laps.clear();
             worked
         } else {
-            rx.poll(now, &mut ()) | tx.poll(now, &mut ())
+            rx.poll(now, &mut *tx, &mut ()) | tx.poll(now, &mut ())
         };
         pulse.worked(worked);
     }

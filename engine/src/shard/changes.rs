@@ -60,6 +60,7 @@ impl<P: Packet> Shard<P> {
         let phase = phase(self.options.seed, id);
         record.aqm = params.discipline.state(phase);
         record.phase = low_bits(phase);
+        record.shaper.grant_burst(params.mtu, record.phase);
         record.limit_bytes = params.limit_bytes(rate);
         record.profile = spec.profile;
         (record.direction, record.kind) = (spec.direction, spec.kind);
@@ -147,6 +148,7 @@ impl<P: Packet> Shard<P> {
         // not the wheel's time: a wait that is only the wheel's lag must not grow with the pace
         let time = lane.virtual_at(port, now);
         record.shaper.set_rate(rate, time, mtu);
+        record.shaper.grant_burst(mtu, record.phase);
         if record.scheduled {
             self.hurry(local);
         }
@@ -177,8 +179,9 @@ impl<P: Packet> Shard<P> {
         let Some((place, bank)) = params.place.and_then(|at| Some((at, self.options.banks.get(at)?))) else {
             return;
         };
-        let served = self.lanes[usize::from(record.lane)].served(record.plan());
-        let target = params.target(served);
+        let lane = &self.lanes[usize::from(record.lane)];
+        let target = params.target(lane.served(record.plan()));
+        record.slowed = lane.is_slowed();
         record.target = u32::try_from(target.0 >> TARGET_SHIFT).unwrap_or(u32::MAX);
         bank.assign(index(local), place.profile, target);
     }

@@ -19,6 +19,8 @@ const SPEED_EVERY: Nanos = Nanos::from_micros(100);
 const SLOWEST: f64 = 0.001;
 /// A fraction of 1 in 16.16 fixed point.
 const ONE: f64 = 65_536.0;
+/// Slowness of a clock at full speed.
+const UNSLOWED: u32 = 1 << 16;
 
 /// One shard's view of one port.
 #[derive(Debug)]
@@ -51,7 +53,7 @@ impl Lane {
             behind: Nanos::ZERO,
             lag_allowed: Purse::default().lag_allowed(),
             refused_until: Nanos::ZERO,
-            slowness: 1 << 16,
+            slowness: UNSLOWED,
             speed_at: Nanos::ZERO,
         }
     }
@@ -137,9 +139,18 @@ impl Lane {
         }
     }
 
+    /// Whether the port's clock runs slower than real time.
+    #[inline]
+    pub(crate) fn is_slowed(&self) -> bool {
+        self.slowness != UNSLOWED
+    }
+
     /// What a byte takes at the served rate: that of the plan, slowed as the clock is.
     #[inline]
     pub(crate) fn served(&self, plan: Pace) -> Pace {
+        if !self.is_slowed() {
+            return plan;
+        }
         let scaled = (u128::from(plan.0) * u128::from(self.slowness)) >> 16;
         Pace(u64::try_from(scaled).unwrap_or(u64::MAX))
     }

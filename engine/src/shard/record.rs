@@ -46,6 +46,8 @@ pub(crate) struct Record<F> {
     pub(crate) scheduled: bool,
     /// The PI bank holds a head of it.
     pub(crate) watched: bool,
+    /// Its PI target is that of a slowed clock.
+    pub(crate) slowed: bool,
     /// Its counters have outgrown their lines.
     pub(crate) carried: bool,
     /// Counters of L and C.
@@ -76,6 +78,7 @@ impl<F: Default> Default for Record<F> {
             live: false,
             scheduled: false,
             watched: false,
+            slowed: false,
             carried: false,
             lines: Default::default(),
         }
@@ -189,6 +192,18 @@ impl<F> Record<F> {
         let bytes = line_bytes(params.overhead, meta.l3_bytes);
         self.count_out(queue, packet.buffers(), bytes);
         Some((packet, meta, bytes))
+    }
+
+    /// Takes the only packet there is.
+    #[inline]
+    pub(crate) fn pop_lone<P: Packet<Fifo = F>>(&mut self, queue: Queue) -> Option<P>
+    where
+        F: Fifo<P>,
+    {
+        let packet = self.fifos[queue as usize].pop()?;
+        self.waits[queue as usize] = Backlog::default();
+        self.buffers = 0;
+        Some(packet)
     }
 
     /// Counts the bytes of what waits anew: the overhead of its profile has changed.

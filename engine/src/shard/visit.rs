@@ -12,6 +12,7 @@ use super::{Shard, delay_units, index};
 use crate::change::QueueKind;
 use crate::counters::DropReason;
 use crate::discipline::State;
+use crate::overhead::line_bytes;
 use crate::packet::{Packet, PortId};
 use crate::wheel::{slot_at, slot_from, slot_time};
 
@@ -19,10 +20,6 @@ use crate::wheel::{slot_at, slot_from, slot_time};
 pub(super) const VISIT_PACKETS: usize = 64;
 /// Packets that one visit may drop.
 pub(super) const VISIT_DROPS: usize = 32;
-/// How many visits before its own an id's record is asked for, and then its packet and counters: a miss of 100 ns is
-/// over when four visits of 30 ns are.
-const RECORD_AHEAD: usize = 8;
-const PACKET_AHEAD: usize = 4;
 /// Visits of one call beyond two for each packet it may send.
 const SPARE_VISITS: usize = 64;
 
@@ -91,25 +88,29 @@ impl<P: Packet> Shard<P> {
             if !lane.admits(&self.options.ports[call.lane], call.now) {
                 return;
             }
-            let Some(id) = lane.wheel.pop() else { return };
-            let ahead = [lane.wheel.ahead(RECORD_AHEAD), lane.wheel.ahead(PACKET_AHEAD)];
-            self.prefetch_due(ahead);
+            if lane.wheel.is_between_slots() {
+                self.scout(call.lane, first);
+            }
+            let Some(id) = self.lanes[call.lane].wheel.pop() else { return };
             self.visit(call, id as usize, out);
         }
     }
 
-    /// Asks the caches for the record of an id that is due soon, and for packet and counters of one due sooner, whose
-    /// record was asked for before.
+    /// Before a slot is served: asks the caches for the packets of the slot after it, whose records were asked for
+    /// before, and for the records of the one after that. A few ids share a slot, so a miss is over when it counts.
     #[inline]
-    fn prefetch_due(&self, [later, sooner]: [Option<u32>; 2]) {
-        if let Some(local) = later {
-            self.prefetch_record(local as usize, Queue::Classic);
+    fn scout(&self, lane: usize, slot: u64) {
+        let wheel = &self.lanes[lane].wheel;
+        let Some(next) = wheel.next_used(slot) else { return };
+        for local in wheel.first_entries(next) {
+            if let Some(record) = self.records.get(local as usize) {
+                let queue = if record.l().packets > 0 { Queue::L4s } else { Queue::Classic };
+                record.prefetch_front::<P>(queue);
+            }
         }
-        let Some(local) = sooner else { return };
-        if let Some(record) = self.records.get(local as usize) {
-            let queue = if record.l().packets > 0 { Queue::L4s } else { Queue::Classic };
-            record.prefetch_front::<P>(queue);
-            mem::prefetch_write(&raw const record.lines[queue as usize]);
+        let Some(later) = wheel.next_used(next) else { return };
+        for local in wheel.first_entries(later) {
+            self.prefetch_record(local as usize, Queue::Classic);
         }
     }
 
@@ -122,6 +123,11 @@ impl<P: Packet> Shard<P> {
             return;
         };
         record.scheduled = false;
+        if record.packets() == 1
+            && let Some(packet) = self.depart_lone(call, local, slot_time(slot))
+        {
+            return out.push(packet);
+        }
         let end = self.serve(call, local, slot, out);
         match end {
             End::Empty => {
@@ -142,6 +148,37 @@ impl<P: Packet> Shard<P> {
             }
         }
         self.watch(local);
+    }
+
+    /// The usual visit: the only packet of an id is due at `at`, leaves by this port, and no AQM would touch it.
+    #[inline]
+    fn depart_lone(&mut self, call: &Call, local: usize, at: Nanos) -> Option<P> {
+        let record = &mut self.records[local];
+        let params = self.options.profiles.get(record.profile)?;
+        let queue = if record.l().packets > 0 { Queue::L4s } else { Queue::Classic };
+        // a managed discipline's packet is not in the record
+        let meta = record.front::<P>(queue)?;
+        let bytes = line_bytes(params.overhead, meta.l3_bytes);
+        let elsewhere = usize::from(meta.egress.0) != call.lane;
+        if elsewhere || record.shaper.due() > at || !params.discipline.passes_lone(bytes) {
+            return None;
+        }
+        let packet = record.pop_lone::<P>(queue)?;
+        self.budget.give(packet.buffers());
+        self.queued = self.queued.saturating_sub(1);
+        if record.kind == QueueKind::Subscriber {
+            self.waiting[record.direction as usize] -= 1;
+        }
+        record.shaper.sent(bytes);
+        params.discipline.drained(&mut record.aqm);
+        self.lanes[call.lane].purse.spend(packet.frame_bytes());
+        let whose = Whose { local, direction: record.direction, queue };
+        self.tally.forwarded(record, whose, meta.l3_bytes.into(), delay_units(call.stamp, meta.arrival));
+        self.tally.lag(units(call.virtual_now.since(at)));
+        if record.watched {
+            self.watch(local);
+        }
+        Some(packet)
     }
 
     /// Sends what is due of an id.

@@ -31,18 +31,18 @@ fn what_lies_ahead_is_what_comes_out() {
     for id in 0..40 {
         wheel.insert(id, if id < 30 { 5 } else { 9 });
     }
+    assert!(wheel.is_between_slots());
+    assert_eq!(wheel.next_used(0), Some(5));
+    assert_eq!(wheel.next_used(5), Some(9));
+    assert_eq!(wheel.next_used(9), None);
+    let ahead: Vec<_> = wheel.first_entries(9).collect();
+    assert_eq!(ahead, (30..40).collect::<Vec<_>>(), "all of a slot with few");
+    assert_eq!(wheel.first_entries(5).count(), 2 + CHUNK_IDS, "the first two chunks of one with many");
+    assert_eq!(wheel.first_entries(6).count(), 0);
     wheel.advance(5);
-    assert_eq!(wheel.pop(), Some(29), "the youngest of the last chunk");
-    let seen: Vec<_> = (0..8).map(|skip| wheel.ahead(skip)).collect();
-    let (known, beyond): (Vec<_>, Vec<_>) = seen.iter().partition(|id| id.is_some());
-    let came: Vec<_> = (0..known.len()).map(|_| wheel.pop()).collect();
-    assert_eq!(known.into_iter().copied().collect::<Vec<_>>(), came);
-    assert!(beyond.is_empty(), "it looks past a chunk: {seen:?}");
-    while wheel.first() == Some(5) {
-        wheel.pop();
-    }
-    assert_eq!(wheel.ahead(0), Some(39), "and into the next slot in use");
-    assert_eq!(Wheel::new(4).ahead(0), None);
+    assert!(wheel.pop().is_some_and(|id| id < 30));
+    assert!(!wheel.is_between_slots());
+    assert_eq!(Wheel::new(4).next_used(0), None);
 }
 
 #[test]

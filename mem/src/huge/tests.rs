@@ -73,3 +73,13 @@ fn more_than_the_address_space_is_an_error() {
     assert!(HugeSlice::<u64>::zeroed(usize::MAX / 4).is_err());
     assert!(HugeSlice::<u64>::zeroed(1 << 45).is_err());
 }
+
+#[test]
+fn a_lazy_slice_is_zero_and_holds_what_is_written() {
+    let mut slice = HugeSlice::<[u64; 56]>::lazy(100_000).expect("address space");
+    assert!(slice.iter().step_by(997).all(|cells| cells == &[0; 56]));
+    slice[77_777][55] = 9;
+    assert_eq!((slice[77_777][55], slice[77_777][54], slice[77_778][0]), (9, 0, 0));
+    assert_eq!(slice.backing(), Backing::Plain);
+    assert_eq!(HugeSlice::<u64>::lazy(0).expect("nothing").len(), 0);
+}
