@@ -18,6 +18,9 @@
 //! [`PiBank::MAX_LATE_TICKS`]: what happened meanwhile was not seen.
 
 use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use dense::{LANES, Lanes, Range};
 
 use crate::pi::PiParams;
 use crate::{Nanos, Prob, Stamp};
@@ -38,12 +41,8 @@ pub struct PiBank {
     // written by the control lcore
     /// p' in the high half, the tick it belongs to in the low.
     states: Vec<AtomicU64>,
-    /// Delay seen at the last visit, in nanoseconds.
-    lasts: Vec<AtomicU32>,
-    /// One bit an id: to be visited although it may be empty.
-    watched: Vec<AtomicU64>,
-    /// One bit an id: in overload as last reported.
-    overloaded: Vec<AtomicU64>,
+    /// What it alone looks at; a pass holds it, and nobody else does.
+    own: Mutex<Own>,
     /// Ticks so far, published at the end of a pass.
     tick: AtomicU32,
     last_pass: AtomicU64,
@@ -51,6 +50,25 @@ pub struct PiBank {
     passes: AtomicU64,
     fold_at: AtomicU64,
 }
+
+/// The control lcore's part of each id.
+#[derive(Debug)]
+struct Own {
+    /// p' as in the states, side by side.
+    probs: Vec<u32>,
+    /// Delay seen at the last visit, in nanoseconds.
+    lasts: Vec<u32>,
+    /// One bit an id: to be visited although it may be empty.
+    watched: Vec<u64>,
+    /// One bit an id: in overload as last reported.
+    overloaded: Vec<u64>,
+    /// One bit an id: visited in the last pass, so that its tick is that pass's.
+    fresh: Vec<u64>,
+    arch: pulp::Arch,
+}
+
+/// From so many ids of a word on they are stepped together.
+const DENSE: u32 = 16;
 
 /// One pass over the bank.
 struct Pass {
@@ -66,7 +84,7 @@ impl PiBank {
 
     /// Memory of an id, the bits of its bitmaps rounded up.
     pub const BYTES_PER_ID: usize =
-        3 * size_of::<AtomicU32>() + size_of::<AtomicU16>() + size_of::<AtomicU64>() + 1;
+        4 * size_of::<u32>() + size_of::<AtomicU16>() + size_of::<AtomicU64>() + 1;
 
     /// A bank of `capacity` ids for profiles that share `tupdate`.
     ///
@@ -87,9 +105,14 @@ impl PiBank {
             waiting: zeroed(words),
             clearing: zeroed(words),
             states: zeroed(capacity),
-            lasts: zeroed(capacity),
-            watched: zeroed(words),
-            overloaded: zeroed(words),
+            own: Mutex::new(Own {
+                probs: vec![0; capacity.next_multiple_of(LANES)],
+                lasts: vec![0; capacity.next_multiple_of(LANES)],
+                watched: vec![0; words],
+                overloaded: vec![0; words],
+                fresh: vec![0; words],
+                arch: pulp::Arch::new(),
+            }),
             tick: AtomicU32::new(0),
             last_pass: AtomicU64::new(0),
             passes: AtomicU64::new(0),
@@ -177,10 +200,12 @@ impl PiBank {
         let before = self.tick.load(Ordering::Relaxed);
         let mut pass =
             Pass { stamp: Stamp::at(now), before, tick: before.wrapping_add(self.ticks_at(now)), visited: 0 };
+        // a panic in `on_overload` leaves nothing that a later pass could not go on with
+        let own = &mut *self.own.lock().unwrap_or_else(PoisonError::into_inner);
         for word in 0..self.waiting.len() {
-            self.visit_word(word, &mut pass, on_overload);
+            self.visit_word(own, word, &mut pass, on_overload);
         }
-        self.fold_some(pass.tick);
+        self.fold_some(own, pass.tick);
         self.last_pass.store(now.0, Ordering::Relaxed);
         // last: an owner that reads the new tick must find the states that belong to it
         self.tick.store(pass.tick, Ordering::Release);
@@ -197,43 +222,122 @@ impl PiBank {
         u32::try_from(ticks).unwrap_or(u32::MAX).clamp(1, Self::MAX_LATE_TICKS)
     }
 
-    fn visit_word(&self, word: usize, pass: &mut Pass, on_overload: &mut dyn FnMut(u32, bool)) {
+    fn visit_word(
+        &self,
+        own: &mut Own,
+        word: usize,
+        pass: &mut Pass,
+        on_overload: &mut dyn FnMut(u32, bool),
+    ) {
         let clearing = self.clearing[word].load(Ordering::Relaxed);
         if clearing != 0 {
-            self.reset(word, clearing, pass.tick, on_overload);
+            self.reset(own, word, clearing, pass.tick, on_overload);
         }
         // Acquire: see `publish`
         let waiting = self.waiting[word].load(Ordering::Acquire);
-        let mut left = waiting | self.watched[word].load(Ordering::Relaxed);
-        pass.visited += left.count_ones();
+        let visited = waiting | own.watched[word];
+        pass.visited += visited.count_ones();
+        let together = waiting & own.fresh[word];
+        let mut left = visited;
+        if together.count_ones() >= DENSE && self.visit_together(own, word, together, pass, on_overload) {
+            left &= !together;
+        }
         while left != 0 {
             let bit = left & left.wrapping_neg();
             left ^= bit;
-            self.visit(word, bit, waiting & bit != 0, pass, on_overload);
+            self.visit(own, word, bit, waiting & bit != 0, pass, on_overload);
         }
+        own.fresh[word] = visited;
+    }
+
+    /// Visits the waiting ids of `bits`, whose ticks are up to date; whether that could be done: all of one profile, in
+    /// the RFC's arithmetic.
+    fn visit_together(
+        &self,
+        own: &mut Own,
+        word: usize,
+        bits: u64,
+        pass: &Pass,
+        on_overload: &mut dyn FnMut(u32, bool),
+    ) -> bool {
+        let first = word * LANES;
+        let end = (first + LANES).min(self.states.len());
+        let profile = self.profile_of[first].load(Ordering::Relaxed);
+        let same = |of: &AtomicU16| of.load(Ordering::Relaxed) == profile;
+        let params = &self.profiles[usize::from(profile)];
+        let Some(gains) = params.rfc_gains() else { return false };
+        if self.profiles.len() > 1 && !self.profile_of[first..end].iter().all(same) {
+            return false;
+        }
+        let mut lanes =
+            Lanes { heads: [0; LANES], targets: [0; LANES], probs: [0; LANES], delays: [0; LANES] };
+        copy(&self.heads[first..end], &mut lanes.heads);
+        copy(&self.targets[first..end], &mut lanes.targets);
+        lanes.probs.copy_from_slice(&own.probs[first..first + LANES]);
+        lanes.delays.copy_from_slice(&own.lasts[first..first + LANES]);
+        let range = lanes.step(own.arch, &gains, pass.stamp.0);
+        let overload = Range::lanes_from(&lanes.probs, range.probs, params.overload_at());
+        let delayed = Range::lanes_from(&lanes.delays, range.delays, 1);
+        if bits == u64::MAX {
+            own.probs[first..end].copy_from_slice(&lanes.probs);
+            own.lasts[first..end].copy_from_slice(&lanes.delays);
+            for (state, &prob) in self.states[first..end].iter().zip(&lanes.probs) {
+                state.store(pack(Prob(prob), pass.tick), Ordering::Relaxed);
+            }
+        } else {
+            for lane in (0..LANES).filter(|lane| bits >> lane & 1 == 1) {
+                own.probs[first + lane] = lanes.probs[lane];
+                own.lasts[first + lane] = lanes.delays[lane];
+                self.states[first + lane].store(pack(Prob(lanes.probs[lane]), pass.tick), Ordering::Relaxed);
+            }
+        }
+        own.watched[word] = own.watched[word] & !bits | (overload | delayed) & bits;
+        let mut changed = (own.overloaded[word] ^ overload) & bits;
+        while changed != 0 {
+            let bit = changed & changed.wrapping_neg();
+            changed ^= bit;
+            own.report(word, bit, overload & bit != 0, on_overload);
+        }
+        true
     }
 
     /// Gives every id of `bits` a p' of zero.
-    fn reset(&self, word: usize, bits: u64, tick: u32, on_overload: &mut dyn FnMut(u32, bool)) {
+    fn reset(
+        &self,
+        own: &mut Own,
+        word: usize,
+        bits: u64,
+        tick: u32,
+        on_overload: &mut dyn FnMut(u32, bool),
+    ) {
         let mut left = bits;
         while left != 0 {
             let bit = left & left.wrapping_neg();
             left ^= bit;
             let index = word * 64 + bit.trailing_zeros() as usize;
             self.states[index].store(pack(Prob::ZERO, tick), Ordering::Relaxed);
-            self.lasts[index].store(0, Ordering::Relaxed);
-            set_bit(&self.watched[word], bit, false);
-            self.report(word, bit, false, on_overload);
+            (own.probs[index], own.lasts[index]) = (0, 0);
+            set_bit(&mut own.watched[word], bit, false);
+            own.report(word, bit, false, on_overload);
         }
+        own.fresh[word] &= !bits;
         // Release: an owner that sees the bit gone sees p' at zero
         self.clearing[word].fetch_and(!bits, Ordering::Release);
     }
 
-    fn visit(&self, word: usize, bit: u64, waits: bool, pass: &Pass, on_overload: &mut dyn FnMut(u32, bool)) {
+    fn visit(
+        &self,
+        own: &mut Own,
+        word: usize,
+        bit: u64,
+        waits: bool,
+        pass: &Pass,
+        on_overload: &mut dyn FnMut(u32, bool),
+    ) {
         let index = word * 64 + bit.trailing_zeros() as usize;
         let (params, target) = (self.params(index), self.target(index));
         let (p_prime, tick) = unpack(self.states[index].load(Ordering::Relaxed));
-        let last = Nanos(self.lasts[index].load(Ordering::Relaxed).into());
+        let last = Nanos(own.lasts[index].into());
         let (p_prime, delay) = if waits {
             let delay = pass.stamp.since(Stamp(self.heads[index].load(Ordering::Relaxed))).min(LONGEST);
             // an id that missed ticks has settled: its last delay is zero
@@ -244,23 +348,15 @@ impl PiBank {
             let idle = ticks_between(tick, pass.tick);
             (params.idle(p_prime, last, idle.into(), target), Nanos::ZERO)
         };
-        self.lasts[index].store(nanos32(delay), Ordering::Relaxed);
+        (own.probs[index], own.lasts[index]) = (p_prime.0, nanos32(delay));
         self.states[index].store(pack(p_prime, pass.tick), Ordering::Relaxed);
         let overload = params.is_overload(p_prime);
-        set_bit(&self.watched[word], bit, overload || delay > Nanos::ZERO);
-        self.report(word, bit, overload, on_overload);
-    }
-
-    fn report(&self, word: usize, bit: u64, overload: bool, on_overload: &mut dyn FnMut(u32, bool)) {
-        if (self.overloaded[word].load(Ordering::Relaxed) & bit != 0) != overload {
-            set_bit(&self.overloaded[word], bit, overload);
-            let index = word * 64 + bit.trailing_zeros() as usize;
-            on_overload(u32::try_from(index).unwrap_or(u32::MAX), overload);
-        }
+        set_bit(&mut own.watched[word], bit, overload || delay > Nanos::ZERO);
+        own.report(word, bit, overload, on_overload);
     }
 
     /// Brings a few idle ids up to the tick, all of them within 2^16 passes.
-    fn fold_some(&self, tick: u32) {
+    fn fold_some(&self, own: &mut Own, tick: u32) {
         let capacity = self.states.len();
         if capacity == 0 {
             return;
@@ -273,6 +369,7 @@ impl PiBank {
                 let p_prime =
                     self.params(index).idle(p_prime, Nanos::ZERO, missed.into(), self.target(index));
                 self.states[index].store(pack(p_prime, tick), Ordering::Relaxed);
+                own.probs[index] = p_prime.0;
             }
             index = (index + 1) % capacity;
         }
@@ -294,6 +391,17 @@ impl PiBank {
     }
 }
 
+impl Own {
+    /// Tells of an id that enters or leaves overload.
+    fn report(&mut self, word: usize, bit: u64, overload: bool, on_overload: &mut dyn FnMut(u32, bool)) {
+        if (self.overloaded[word] & bit != 0) != overload {
+            set_bit(&mut self.overloaded[word], bit, overload);
+            let index = word * 64 + bit.trailing_zeros() as usize;
+            on_overload(u32::try_from(index).unwrap_or(u32::MAX), overload);
+        }
+    }
+}
+
 /// Delays beyond are taken as this: the most that `lasts` can hold.
 const LONGEST: Nanos = Nanos(u32::MAX as u64);
 
@@ -306,12 +414,14 @@ const fn place(index: usize) -> (usize, u64) {
     (index / 64, 1 << (index % 64))
 }
 
-/// For bitmaps that the control lcore alone writes.
-fn set_bit(word: &AtomicU64, bit: u64, on: bool) {
-    let old = word.load(Ordering::Relaxed);
-    let new = if on { old | bit } else { old & !bit };
-    if new != old {
-        word.store(new, Ordering::Relaxed);
+fn set_bit(word: &mut u64, bit: u64, on: bool) {
+    *word = if on { *word | bit } else { *word & !bit };
+}
+
+/// Reads what owners write.
+fn copy(from: &[AtomicU32], to: &mut [u32; LANES]) {
+    for (to, from) in to.iter_mut().zip(from) {
+        *to = from.load(Ordering::Relaxed);
     }
 }
 
@@ -341,5 +451,6 @@ const fn unpack(state: u64) -> (Prob, u32) {
     (Prob((state >> 32) as u32), state as u32)
 }
 
+mod dense;
 #[cfg(test)]
 mod tests;

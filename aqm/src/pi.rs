@@ -23,6 +23,14 @@ pub struct PiParams {
     overload_at: u64,
 }
 
+/// Gains in units of p' a nanosecond, and the most that p' may be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RfcGains {
+    pub(crate) alpha: f64,
+    pub(crate) beta: f64,
+    pub(crate) cap: u32,
+}
+
 /// What one nanosecond of delay changes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Gains {
@@ -73,6 +81,19 @@ impl PiParams {
     /// Whether p' has reached 1/k, where p_CL is 1.
     pub const fn is_overload(&self, p_prime: Prob) -> bool {
         p_prime.0 as u64 >= self.overload_at
+    }
+
+    /// What a step in f64 needs; `None` in the kernel's arithmetic.
+    pub(crate) const fn rfc_gains(&self) -> Option<RfcGains> {
+        match self.gains {
+            Gains::Rfc { alpha, beta } => Some(RfcGains { alpha, beta, cap: self.cap }),
+            Gains::Linux { .. } => None,
+        }
+    }
+
+    /// The least p' at which it is in overload, if that can be reached.
+    pub(crate) const fn overload_at(&self) -> u64 {
+        self.overload_at
     }
 
     /// p' after one update that saw `delay` (zero: both queues empty), the one before having seen `last`.

@@ -319,3 +319,49 @@ proptest! {
         }
     }
 }
+
+proptest! {
+    /// Ids that are stepped together fare as each would by itself, whoever waits, comes, goes or is in overload.
+    #[test]
+    fn a_word_of_ids_is_stepped_as_each_by_itself(
+        ticks in prop::collection::vec(prop::collection::vec(prop_oneof![4 => 0_u64..200, 1 => 0_u64..5_000, 1 => Just(u64::MAX)], 150), 1..12),
+        targets in prop::collection::vec(1_u64..100, 150),
+        mixed: bool,
+        overflow: bool,
+    ) {
+        let overload = if overflow { crate::Overload::Overflow } else { crate::Overload::Drop };
+        let configs = [DualPi2Config { overload, ..DualPi2Config::default() }, DualPi2Config::linux()];
+        let bank = PiBank::new(TUPDATE, 150, configs.iter().map(pi).collect());
+        let profile = |id: u32| u16::from(mixed && id % 50 == 7);
+        let mut oracle = vec![(Prob::ZERO, Nanos::ZERO, false); 150];
+        for (id, &ms) in (0..).zip(&targets) {
+            bank.assign(id, profile(id), Nanos::from_millis(ms));
+        }
+        for (tick, delays) in (400..).zip(&ticks) {
+            let now = Nanos(TUPDATE.0 * tick);
+            let mut changes = Vec::new();
+            let mut heard = Vec::new();
+            for ((id, &ms), known) in (0..).zip(delays).zip(&mut oracle) {
+                // the last of the choices is: nothing waits
+                let head = (ms < u64::MAX).then(|| Stamp::at(now.since(Nanos::from_millis(ms))));
+                bank.publish(id, None, head);
+                let delay = head.map_or(Nanos::ZERO, |head| Stamp::at(now).since(head)).min(LONGEST);
+                let params = pi(&configs[usize::from(profile(id))]);
+                let (p, last, over) = known;
+                *p = params.step(*p, delay, *last, Nanos::from_millis(targets[id as usize]));
+                *last = delay;
+                if params.is_overload(*p) != *over {
+                    *over = !*over;
+                    changes.push((id, *over));
+                }
+            }
+            bank.update(now, &mut |id, over| heard.push((id, over)));
+            for (id, (p, ..)) in (0..).zip(&oracle) {
+                prop_assert_eq!(bank.p_prime(id), *p, "id {} at tick {}", id, tick);
+            }
+            // an id at rest that falls out of overload by itself is heard of when it is visited next, which it is
+            heard.sort_unstable();
+            prop_assert_eq!(heard, changes);
+        }
+    }
+}
