@@ -1,20 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The conductor of a benchmark: starts both lcores, tells the generator what to keep in flight, takes windows,
-//! closes the books.
+//! The conductor of a benchmark: starts the lcores, gives subscribers their records, tells the generators what to keep in
+//! flight, takes windows, closes the books.
 //!
-//! Invariant: whatever happens in between, both lcores have ended when [`Bench::finish`] returns.
+//! Invariant: whatever happens in between, all lcores have ended when [`Bench::finish`] returns.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use aqm::Queue;
 use dpdk::LcoreHandle;
 use engine::{AllTotals, Direction, DropReason};
+use model::Subscriber;
 use model::subscriber::{MAX_RATE_BPS, MIN_RATE_BPS};
 
 use super::frame::record;
-use super::generator::{Feed, Generator, Order};
+use super::generator::{Ended, Feed, Generator, Order, Setup};
+use super::late::Late;
+use super::ledger::Ledger;
 use super::path::{self, STAGES, Tally};
 use super::rig::{self, Rig};
 use super::{BenchError, Books, Options, PLANNED_PPS, Report, Window};
@@ -22,11 +25,13 @@ use crate::error::{ApplyError, LaunchError};
 use crate::handle::{Handle, Inner};
 use crate::launch::Builder;
 use crate::lcore::Phase;
+use crate::rx::{Rings, RxWorker};
+use crate::tx::TxWorker;
 
 /// Rate of a subscriber whose traffic is not held.
-const OPEN_BPS: u64 = 100_000_000_000;
+pub(super) const OPEN_BPS: u64 = 100_000_000_000;
 /// Packets in flight of conforming traffic: as many as a NIC's ring holds.
-const OPEN_FLIGHT: u64 = 1_024;
+pub(super) const OPEN_FLIGHT: u64 = 1_024;
 /// Packets in flight of held traffic, at least.
 const HELD_FLIGHT: u64 = 256;
 /// Packets in flight at most.
@@ -41,12 +46,12 @@ const BATCH: u32 = 4_096;
 const WINDOWS: u32 = 5;
 const STAGED_PART: f64 = 0.3;
 /// Warm-ups.
-const WARM_UP: Duration = Duration::from_millis(300);
+pub(super) const WARM_UP: Duration = Duration::from_millis(300);
 /// How often the conductor looks.
-const LOOK: Duration = Duration::from_millis(5);
+pub(super) const LOOK: Duration = Duration::from_millis(5);
 /// Longest wait for all packets to be held, and for all to come back.
 const PRIME: Duration = Duration::from_secs(2);
-const SETTLE: Duration = Duration::from_secs(5);
+pub(super) const SETTLE: Duration = Duration::from_secs(5);
 
 /// Packets to keep in flight at a rate.
 #[expect(
@@ -64,16 +69,19 @@ pub(super) fn flight(options: &Options, pps: f64) -> u64 {
 
 /// A rig that runs.
 pub(super) struct Bench<'a> {
-    options: &'a Options,
-    handle: Handle,
-    feed: Arc<Feed>,
-    tally: Arc<Tally>,
-    generator: LcoreHandle<Vec<u64>>,
-    path: LcoreHandle<()>,
+    pub(super) options: &'a Options,
+    pub(super) handle: Handle,
+    pub(super) feed: Arc<Feed>,
+    /// One for each shard.
+    pub(super) tallies: Vec<Arc<Tally>>,
+    lcores: Vec<LcoreHandle<Ended>>,
     huge: bool,
-    /// Memory before, then the difference.
+    /// Memory before the path was built, and what it and all records take.
+    before: u64,
     bytes: u64,
-    unused: (dpdk::Producer, dpdk::Consumer),
+    /// How long the records took last.
+    pub(super) load: Duration,
+    unused: Vec<(dpdk::Producer, dpdk::Consumer)>,
     // dropped last
     eal: dpdk::Eal,
 }
@@ -91,146 +99,215 @@ pub(super) struct Measured {
     windows: Vec<Window>,
     held_us: f64,
     marked: f64,
+    held_pps: f64,
+}
+
+/// What is left when all has ended.
+pub(super) struct End {
+    pub(super) books: Books,
+    pub(super) clock_speed: f64,
+    pub(super) huge: bool,
+    pub(super) passes_us: Vec<f64>,
+    pub(super) ledger: Option<Box<Ledger>>,
+    pub(super) bytes_per_subscriber: f64,
 }
 
 impl<'a> Bench<'a> {
-    /// Builds the path and starts both lcores; nothing is sent yet.
-    pub(super) fn start(options: &'a Options, rig: Rig) -> Result<Self, BenchError> {
+    /// Builds the path and starts all lcores; nothing is sent yet. `apart`: keep a ledger, with that many subscribers
+    /// apart.
+    pub(super) fn start(
+        options: &'a Options,
+        rig: Rig,
+        order: impl Fn(u64) -> Order,
+        apart: Option<u32>,
+    ) -> Result<Self, BenchError> {
         let Rig { config, opened, pool, ends, unused, huge, eal } = rig;
         let before = memory_bytes();
-        let ids = 2 * (options.subscribers + 2);
+        let ids = 2 * (options.subscribers + options.spare + 2);
         let parts = Builder::new(&config, ids, &eal, &opened)?.build(&eal, opened)?;
-        let (inner, feed, tally) = (parts.inner, Arc::<Feed>::default(), Arc::<Tally>::default());
-        let order = match options.held_us {
-            0 => Order::random(options.subscribers, options.seed),
-            _ => Order::turn(options.subscribers, options.seed),
-        };
+        let (inner, feed) = (parts.inner, Arc::<Feed>::default());
         let alone = options.cpus.0 != options.cpus.1;
-        let generator = Generator::new(pool, ends, order, options.sizes, alone);
-        let path = {
-            let (inner, tally) = (Arc::clone(&inner), Arc::clone(&tally));
-            let workers = parts.rx.into_iter().zip(parts.tx).next();
-            eal.launch(rig::PATH, move || {
-                if let Some(((rx, _), tx)) = workers {
-                    path::run(&inner, &tally, Box::new(rx), Box::new(tx));
-                }
+        let mut control = Some(parts.control);
+        let generators = ends.into_iter().zip(0..).map(|(ends, index)| {
+            Generator::new(Setup {
+                pool: pool.clone(),
+                ends,
+                order: order(options.seed + index as u64),
+                sizes: options.sizes,
+                alone,
+                index,
+                ledger: apart.map(|apart| Box::new(Ledger::new(options.subscribers, apart))),
+                control: control.take(),
             })
-        };
-        let path = path.map_err(LaunchError::from)?;
-        let generator = {
-            let (inner, feed) = (Arc::clone(&inner), Arc::clone(&feed));
-            eal.launch(rig::GENERATOR, move || generator.run(&inner, &feed, parts.control))
-        };
-        let generator = generator.map_err(LaunchError::from)?;
-        Ok(Self {
+        });
+        let mut bench = Self {
             options,
-            handle: Handle(inner),
-            feed,
-            tally,
-            generator,
-            path,
+            handle: Handle(Arc::clone(&inner)),
+            feed: Arc::clone(&feed),
+            tallies: Vec::new(),
+            lcores: Vec::new(),
             huge,
-            bytes: before,
+            before,
+            bytes: 0,
+            load: Duration::ZERO,
             unused,
             eal,
-        })
-    }
-
-    fn inner(&self) -> &Inner {
-        &self.handle.0
-    }
-
-    pub(super) fn conduct(&mut self) -> Result<Measured, BenchError> {
-        // not far from what follows: the wait that a change of rate finds pending is rescaled, lag included
-        self.subscribe(match self.options.held_us {
-            0 => OPEN_BPS,
-            _ => held_bps(self.options, PLANNED_PPS),
-        })?;
-        self.bytes = memory_bytes().saturating_sub(self.bytes);
-        self.warm_up()?;
-        Ok(self.measure())
-    }
-
-    /// Gives every subscriber this rate.
-    fn subscribe(&self, down_bps: u64) -> Result<(), BenchError> {
-        let seen = self.wait(SETTLE, |bench| bench.inner().silent(bench.inner().now()).next().is_none());
-        if !seen {
-            return Err(ApplyError::Unavailable("the path's lcore does not start").into());
+        };
+        let rx = parts.rx.into_iter().map(|(rx, rings)| (Box::new(rx), rings));
+        let workers = rx.zip(parts.tx.into_iter().map(Box::new));
+        for ((workers, generator), index) in workers.zip(generators.collect::<Vec<_>>()).zip(0..) {
+            bench.launch(index, workers, generator)?;
         }
-        for first in (0..self.options.subscribers).step_by(BATCH as usize) {
-            let end = self.options.subscribers.min(first + BATCH);
-            let records: Vec<_> = (first..end).map(|subscriber| record(subscriber, down_bps)).collect();
-            self.handle.apply(&[], &records)?;
+        Ok(bench)
+    }
+
+    /// Starts a shard and its generator, on one lcore or on two.
+    fn launch(
+        &mut self,
+        index: usize,
+        ((rx, rings), tx): ((Box<RxWorker>, Rings), Box<TxWorker>),
+        generator: Generator,
+    ) -> Result<(), BenchError> {
+        let tally = Arc::<Tally>::default();
+        let (inner, feed) = (Arc::clone(&self.handle.0), Arc::clone(&self.feed));
+        self.tallies.push(Arc::clone(&tally));
+        if self.options.shards > 0 {
+            let lcore = if index == 0 { rig::PATH } else { rig::GENERATOR };
+            let job = move || path::run_fed(&inner, &tally, &feed, index, (rx, rings, tx), generator);
+            self.lcores.push(self.eal.launch(lcore, job).map_err(LaunchError::from)?);
+            return Ok(());
         }
+        let path = {
+            let (inner, feed) = (Arc::clone(&inner), Arc::clone(&feed));
+            self.eal.launch(rig::PATH, move || path::run(&inner, &tally, &feed, rx, tx))
+        };
+        self.lcores.push(path.map_err(LaunchError::from)?);
+        let generator = self.eal.launch(rig::GENERATOR, move || generator.run(&inner, &feed));
+        self.lcores.push(generator.map_err(LaunchError::from)?);
         Ok(())
     }
 
-    /// Warms up. Held traffic: finds the rates that the path can just about carry, and waits until all is held.
-    fn warm_up(&self) -> Result<(), BenchError> {
-        self.feed.target.store(OPEN_FLIGHT, Relaxed);
-        self.pass(WARM_UP);
+    pub(super) fn inner(&self) -> &Inner {
+        &self.handle.0
+    }
+
+    /// The engine's own figures: [`super::run`].
+    pub(super) fn conduct(&mut self) -> Result<Measured, BenchError> {
         if self.options.held_us == 0 {
-            return Ok(());
+            self.subscribe(|subscriber| record(subscriber, OPEN_BPS))?;
+            self.flow(OPEN_FLIGHT);
+            return Ok(self.measure(0.0));
         }
-        // rates beyond what held traffic can reach show what a packet costs then
-        let open = self.window(WARM_UP);
-        self.hold(open.capacity())?;
-        let busy = self.window(WARM_UP);
-        tracing::debug!(?open, ?busy, "warm-up");
-        let mut pps = busy.capacity();
+        let held_pps = self.hold_all()?;
+        Ok(self.measure(held_pps))
+    }
+
+    /// Lets so many packets go round, and warms up.
+    pub(super) fn flow(&self, flight: u64) {
+        self.feed.target.store(flight, Relaxed);
+        self.pass(WARM_UP);
+    }
+
+    /// Gives every subscriber a record; nothing is sent meanwhile.
+    pub(super) fn subscribe(&mut self, record: impl Fn(u32) -> Subscriber) -> Result<(), BenchError> {
+        let flowing = self.feed.target.swap(0, Relaxed);
+        let seen = self.wait(SETTLE, |bench| {
+            let inner = bench.inner();
+            inner.silent(inner.now()).next().is_none() && bench.books().queued == 0
+        });
+        if !seen {
+            return Err(ApplyError::Unavailable("the path's lcore does not start").into());
+        }
+        let begin = self.inner().now();
+        for first in (0..self.options.subscribers).step_by(BATCH as usize) {
+            let end = self.options.subscribers.min(first + BATCH);
+            let records: Vec<_> = (first..end).map(&record).collect();
+            self.handle.apply(&[], &records)?;
+        }
+        self.load = Duration::from_nanos(self.inner().now().since(begin).0);
+        self.bytes = memory_bytes().saturating_sub(self.before);
+        self.feed.target.store(flowing, Relaxed);
+        Ok(())
+    }
+
+    /// Finds the rates that the path can just about carry, unless they are told, and waits until all is held; what the
+    /// rates add up to.
+    pub(super) fn hold_all(&mut self) -> Result<f64, BenchError> {
+        // not far from what follows: the wait that a change of rate finds pending is rescaled, lag included
+        let mut pps = self.options.held_pps.unwrap_or(PLANNED_PPS);
+        self.rates(pps)?;
+        if self.options.held_pps.is_none() {
+            self.flow(OPEN_FLIGHT);
+            // rates beyond what held traffic can reach show what a packet costs then
+            let open = self.window(WARM_UP);
+            self.rates(open.capacity())?;
+            self.press(open.capacity());
+            let busy = self.window(WARM_UP);
+            tracing::debug!(?open, ?busy, "warm-up");
+            pps = busy.capacity() * HELD_LOAD;
+            self.rates(pps)?;
+        }
         for _ in 0..HELD_TRIES {
-            pps *= HELD_LOAD;
-            let wanted = self.hold(pps)?;
+            let wanted = self.press(pps);
             let all = self.wait(PRIME, |bench| bench.held() * 10 >= wanted * 8);
             tracing::debug!(pps, wanted, held = self.held(), feed = ?self.feed, all, "held traffic");
             if all {
-                return Ok(());
+                return Ok(pps);
             }
+            pps *= HELD_LOAD;
+            self.rates(pps)?;
         }
         Err(BenchError::NotHeld { held: self.held(), wanted: flight(self.options, pps) })
     }
 
-    /// Sets rates that add up to `pps` and lets everybody's turn come twice; how many packets are to be held.
+    /// Sets rates that add up to `pps`.
+    pub(super) fn rates(&mut self, pps: f64) -> Result<(), BenchError> {
+        let options = self.options;
+        self.subscribe(|subscriber| record(subscriber, held_bps(options, pps)))
+    }
+
+    /// Where the rates add up to `pps`, lets everybody's turn come twice; how many packets are to be held.
     ///
     /// The rounds must take as long as a packet at a subscriber's rate, less the wait: at full speed all would send
     /// within a part of that time and the first of them would hold up the others.
-    fn hold(&self, pps: f64) -> Result<u64, BenchError> {
+    pub(super) fn press(&self, pps: f64) -> u64 {
         let wanted = flight(self.options, pps);
-        self.subscribe(held_bps(self.options, pps))?;
         self.feed.pace.store(pace(self.options, pps, wanted), Relaxed);
         self.feed.target.store(wanted, Relaxed);
         let round = Duration::from_secs_f64(f64::from(self.options.subscribers) / pps);
         self.pass(WARM_UP.max(round * 2));
-        Ok(wanted)
+        wanted
     }
 
-    /// Packets in the shard.
-    fn held(&self) -> u64 {
+    /// Packets in the shards.
+    pub(super) fn held(&self) -> u64 {
         self.inner().held.iter().map(|held| held.packets.load(Relaxed)).sum()
     }
 
-    fn measure(&self) -> Measured {
+    pub(super) fn measure(&self, held_pps: f64) -> Measured {
         let before = self.totals();
         self.feed.measuring.store(true, Relaxed);
         let window = self.options.duration / WINDOWS;
+        let staged = |on| {
+            self.tallies.iter().for_each(|tally| tally.staged.store(on, Relaxed));
+            self.pass(LOOK);
+        };
         let windows = (0..WINDOWS).map(|_| {
             let plain = self.window(window.mul_f64(1.0 - STAGED_PART));
-            self.tally.staged.store(true, Relaxed);
-            self.pass(LOOK);
-            let staged = self.window(window.mul_f64(STAGED_PART));
-            self.tally.staged.store(false, Relaxed);
-            self.pass(LOOK);
-            Window { stages: staged.stages, ..plain }
+            staged(true);
+            let part = self.window(window.mul_f64(STAGED_PART));
+            staged(false);
+            Window { stages: part.stages, ..plain }
         });
         let windows = windows.collect();
         self.feed.measuring.store(false, Relaxed);
         let (held_us, marked) = difference(&before, &self.totals());
-        Measured { windows, held_us, marked }
+        Measured { windows, held_us, marked, held_pps }
     }
 
     /// Figures of a span of time that begins now.
     #[expect(clippy::cast_precision_loss, reason = "figures for people")]
-    fn window(&self, span: Duration) -> Window {
+    pub(super) fn window(&self, span: Duration) -> Window {
         let before = self.sample();
         self.pass(span);
         let after = self.sample();
@@ -238,38 +315,65 @@ impl<'a> Bench<'a> {
         let packets = (after.sent - before.sent).max(1) as f64;
         let hz = self.inner().clock.hz() as f64;
         let ticks = after.ticks.iter().zip(before.ticks);
+        let lcores = self.tallies.len().max(1) as f64;
         Window {
             mpps: packets / took * 1e3,
             ns_per_packet: (after.busy - before.busy) as f64 / packets,
-            busy: (after.busy - before.busy) as f64 / took,
-            lost: (after.lost - before.lost) as f64 / took,
+            busy: (after.busy - before.busy) as f64 / took / lcores,
+            lost: (after.lost - before.lost) as f64 / took / lcores,
             stages: ticks.map(|(after, before)| (after - before) as f64 / hz * 1e9 / packets).collect(),
         }
     }
 
     fn sample(&self) -> Sample {
         let sent = self.inner().ports.iter().flat_map(|port| &port.tx).map(|tx| tx.packets.get());
+        let sum = |of: fn(&Tally) -> u64| self.tallies.iter().map(|tally| of(tally)).sum();
         Sample {
             at_ns: self.inner().now().0,
             sent: sent.sum(),
-            busy: self.tally.busy.get(),
-            lost: self.tally.lost.get(),
-            ticks: self.tally.ticks.each_ref().map(engine::Counter::get),
+            busy: sum(|tally| tally.busy.get()),
+            lost: sum(|tally| tally.lost.get()),
+            ticks: std::array::from_fn(|stage| {
+                self.tallies.iter().filter_map(|tally| tally.ticks.get(stage)).map(engine::Counter::get).sum()
+            }),
         }
     }
 
-    fn totals(&self) -> AllTotals {
+    pub(super) fn totals(&self) -> AllTotals {
         let mut totals = AllTotals::default();
         self.inner().shards.iter().for_each(|shard| shard.add_to(&mut totals));
         self.inner().rx.iter().for_each(|(rx, _)| rx.add_to(&mut totals));
         totals
     }
 
-    fn books(&self) -> Books {
+    /// How late departures were since the start: all of them, and those that pauses made late.
+    pub(super) fn lateness(&self) -> (Late, Late) {
+        // what an interruption caused is counted apart when it is over
+        self.wait(WARM_UP, |bench| !bench.feed.disturbed.load(Relaxed));
+        let mut then = Late::default();
+        for tally in &self.tallies {
+            then.add(&tally.late_then.lock().unwrap_or_else(PoisonError::into_inner));
+        }
+        (Late::of(&self.totals().lag), then)
+    }
+
+    /// Tells the lcores what a packet costs, so that they know work from pauses.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "nanoseconds")]
+    pub(super) fn learn_cost(&self) {
+        self.feed.cost.store(self.window(WARM_UP).ns_per_packet as u64, Relaxed);
+    }
+
+    /// The longest loop since the last call.
+    pub(super) fn longest_us(&self) -> f64 {
+        let longest = self.tallies.iter().map(|tally| tally.longest.swap(0, Relaxed)).max().unwrap_or(0);
+        Duration::from_nanos(longest).as_secs_f64() * 1e6
+    }
+
+    pub(super) fn books(&self) -> Books {
         let totals = self.totals();
         let mut books = Books {
-            generated: self.feed.sent.get(),
-            returned: self.feed.returned.get(),
+            generated: self.feed.all_sent(),
+            returned: self.feed.all_returned(),
             queued: self.held(),
             ..Books::default()
         };
@@ -287,12 +391,12 @@ impl<'a> Bench<'a> {
     }
 
     /// Lets time pass.
-    fn pass(&self, span: Duration) {
+    pub(super) fn pass(&self, span: Duration) {
         self.wait(span, |_| false);
     }
 
     /// Waits until `done`, at most `span`, and keeps the generator informed; whether it was.
-    fn wait(&self, span: Duration, done: impl Fn(&Self) -> bool) -> bool {
+    pub(super) fn wait(&self, span: Duration, done: impl Fn(&Self) -> bool) -> bool {
         let inner = self.inner();
         let nanos = |span: Duration| u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
         let end = inner.now().0 + nanos(span);
@@ -309,16 +413,20 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// Stops both lcores and closes the books, whatever came before.
-    pub(super) fn finish(self, measured: Result<Measured, BenchError>) -> Result<Report, BenchError> {
+    /// Stops all lcores and closes the books, whatever came before.
+    pub(super) fn finish<T>(self, measured: Result<T, BenchError>) -> Result<(T, End), BenchError> {
         let clock_speed = self.inner().shared_ports.last().map_or(1.0, engine::PortShared::clock_speed);
         self.feed.target.store(0, Relaxed);
         self.wait(SETTLE, |bench| bench.books().queued == 0 && bench.books().balance());
         let books = self.books();
         self.feed.stop.store(true, Relaxed);
         self.inner().phase.advance(Phase::Stop);
-        let passes = self.generator.join()?;
-        self.path.join()?;
+        let (mut passes, mut ledger) = (Vec::new(), None);
+        for lcore in self.lcores {
+            let ended = lcore.join()?;
+            passes.extend(ended.passes);
+            ledger = ledger.or(ended.ledger);
+        }
         drop((self.handle, self.unused));
         drop(self.eal);
         let measured = measured?;
@@ -326,16 +434,32 @@ impl<'a> Bench<'a> {
             return Err(BenchError::Books(books));
         }
         #[expect(clippy::cast_precision_loss, reason = "figures for people")]
-        Ok(Report {
-            windows: measured.windows,
-            passes_us: passes.iter().map(|&ns| ns as f64 / 1e3).collect(),
-            bytes_per_subscriber: self.bytes as f64 / f64::from(self.options.subscribers),
-            held_us: measured.held_us,
-            clock_speed,
-            marked: measured.marked,
-            huge: self.huge,
+        let end = End {
             books,
-        })
+            clock_speed,
+            huge: self.huge,
+            passes_us: passes.iter().map(|&ns| ns as f64 / 1e3).collect(),
+            ledger,
+            bytes_per_subscriber: self.bytes as f64 / f64::from(self.options.subscribers),
+        };
+        Ok((measured, end))
+    }
+}
+
+impl Measured {
+    /// Together with what was left at the end.
+    pub(super) fn report(self, end: End) -> Report {
+        Report {
+            windows: self.windows,
+            passes_us: end.passes_us,
+            bytes_per_subscriber: end.bytes_per_subscriber,
+            held_us: self.held_us,
+            held_pps: self.held_pps,
+            clock_speed: end.clock_speed,
+            marked: self.marked,
+            huge: end.huge,
+            books: end.books,
+        }
     }
 }
 
@@ -379,12 +503,12 @@ fn difference(before: &AllTotals, after: &AllTotals) -> (f64, f64) {
 }
 
 #[expect(clippy::disallowed_methods, reason = "the conductor owns the benchmark's time")]
-fn nap(span: Duration) {
+pub(super) fn nap(span: Duration) {
     std::thread::sleep(span);
 }
 
 /// Memory of this process that is in use, huge pages included; 0 where the kernel does not say.
-fn memory_bytes() -> u64 {
+pub(super) fn memory_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let field = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name));
@@ -396,19 +520,10 @@ fn memory_bytes() -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Sizes;
     use super::*;
 
     fn options(held_us: u64) -> Options {
-        Options {
-            subscribers: 100_000,
-            held_us,
-            sizes: Sizes::Fixed(64),
-            duration: Duration::from_secs(1),
-            cpus: (0, 1),
-            hugepages: true,
-            seed: 1,
-        }
+        Options { held_us, ..Options::new(100_000, Duration::from_secs(1), (0, 1)) }
     }
 
     #[test]

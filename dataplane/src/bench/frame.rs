@@ -5,6 +5,9 @@
 //! the pair, odd ones by the pair alone, so that a lookup takes one probe of the table or two. Frame sizes count the
 //! FCS, which is not in memory.
 
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use ipnet::{Ipv4Net, Ipv6Net};
 use model::Subscriber;
 use model::subscriber::{DEFAULT_PROFILE, MacAddr, Match, Pppoe, Vlan};
 
@@ -12,6 +15,9 @@ use model::subscriber::{DEFAULT_PROFILE, MacAddr, Match, Pppoe, Vlan};
 pub(super) const HEADERS: usize = 58;
 /// Where the IPv4 header begins.
 const IP_AT: usize = 30;
+/// Where a frame carries the time it was sent: the UDP checksum, which may be anything where nobody looks, and the first
+/// bytes of the payload.
+const STAMP_AT: usize = 56;
 /// Bytes of a frame that are not in memory.
 const FCS: u16 = 4;
 /// VLAN ids in use in either place of a pair: 1 to this.
@@ -90,6 +96,42 @@ pub(super) fn record(subscriber: u32, down_bps: u64) -> Subscriber {
             ..Match::default()
         },
     }
+}
+
+/// The record of a subscriber with as much as the contract's example has, for memory: two IPv6 prefixes, an IPv4
+/// address, a VLAN pair, a session with its MAC, a port.
+pub(super) fn example(subscriber: u32, down_bps: u64) -> Subscriber {
+    let mut record = record(subscriber & !1, down_bps);
+    let Identity { mac, outer, inner, session } = Identity::of(subscriber);
+    let [a, b, c, d] = subscriber.to_be_bytes();
+    let (high, low) = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
+    record.id = format!("cust-{subscriber}");
+    record.matches.ipv4.extend(Ipv4Net::new(Ipv4Addr::from(0x6440_0000 | subscriber), 32));
+    record.matches.ipv6.extend(Ipv6Net::new(Ipv6Addr::new(0x2001, 0xdb8, high, low, 0, 0, 0, 0), 64));
+    let delegated =
+        Ipv6Addr::new(0x2001, 0xdb9, u16::from_be_bytes([b, c]), u16::from_be_bytes([d, 0]), 0, 0, 0, 0);
+    record.matches.ipv6.extend(Ipv6Net::new(delegated, 56));
+    record.matches.vlan = Some(Vlan { outer, inner: Some(inner) });
+    record.matches.pppoe = Some(Pppoe { session, mac: Some(MacAddr(mac)) });
+    record.matches.port = Some("access".to_owned());
+    record
+}
+
+/// Writes the time into a frame.
+#[inline]
+pub(super) fn stamp(frame: &mut [u8], units: u32) {
+    if let Some(place) = frame.get_mut(STAMP_AT..STAMP_AT + 4) {
+        place.copy_from_slice(&units.to_be_bytes());
+    }
+}
+
+/// When a frame was sent and to whom.
+#[inline]
+pub(super) fn read(frame: &[u8]) -> Option<(u32, u32)> {
+    let headers = frame.first_chunk::<60>()?;
+    let [outer, inner] = [14, 18].map(|at| u32::from(headers[at]) << 8 | u32::from(headers[at + 1]));
+    let stamp = u32::from_be_bytes([headers[56], headers[57], headers[58], headers[59]]);
+    Some((outer.checked_sub(1)? * VIDS + inner.checked_sub(1)?, stamp))
 }
 
 /// Headers of a frame for nobody yet.
@@ -195,6 +237,23 @@ mod tests {
             let sum: u32 = words.map(|pair| u32::from(pair[0]) << 8 | u32::from(pair[1])).sum();
             prop_assert_eq!((sum & 0xffff) + (sum >> 16), 0xffff);
         }
+    }
+
+    #[test]
+    fn a_frame_says_when_it_was_sent_and_to_whom() {
+        let mut frame = frame(64, 1, 4_000_123);
+        stamp(&mut frame, 0xdead_beef);
+        assert_eq!(read(&frame), Some((4_000_123, 0xdead_beef)));
+        assert_eq!(wire::parse(&frame, 60).kind, Kind::Ipv4, "and stays what it was");
+    }
+
+    #[test]
+    fn examples_share_no_key() {
+        let records: Vec<_> = (65_530..65_550).map(|subscriber| example(subscriber, 1_000_000)).collect();
+        let keys: Vec<String> =
+            records.iter().flat_map(|record| record.keys().map(|key| key.to_string())).collect();
+        assert_eq!(keys.iter().collect::<BTreeSet<_>>().len(), keys.len());
+        assert!(keys.len() >= 20 * 4);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The other lcore: makes frames, takes them back, and runs the PI passes.
+//! Makes frames, takes them back, and runs the PI passes: on an lcore of its own, or in turn with the path's work where
+//! shards feed themselves.
 //!
 //! A closed loop: it keeps `target` packets between the ring it fills and the ring it empties, and writes each
 //! packet's headers anew before it goes again. Conforming traffic goes to subscribers drawn at random. Held traffic
@@ -8,15 +9,16 @@
 //!
 //! Invariant: packets sent = returned + dropped by the path + in flight.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
-use aqm::Nanos;
+use aqm::{Nanos, Stamp};
+use crossbeam_utils::CachePadded;
 use dpdk::{Burst, Consumer, Mbuf, Mempool, Producer};
 use engine::Counter;
 
-use super::frame::{Sizes, Template};
+use super::frame::{self, Sizes, Template};
+use super::ledger::Ledger;
 use crate::control::ControlWorker;
 use crate::handle::Inner;
 use crate::rx::BURST;
@@ -28,23 +30,54 @@ const MADE_UP: Nanos = Nanos::from_millis(20);
 /// PI passes whose time is kept.
 const PASSES: usize = 1 << 16;
 
-/// What the generator is told and what it shows.
+/// Lcores that may generate.
+pub(super) const MOST_LCORES: usize = 2;
+/// Loops longer than this, and than what they moved accounts for, were interrupted as far as delays go.
+pub(super) const PAUSE: Nanos = Nanos::from_micros(10);
+
+/// What the generators are told and what they show.
 #[derive(Debug, Default)]
 pub(super) struct Feed {
     /// Packets to keep in flight; 0: none, and none is sent.
     pub(super) target: AtomicU64,
     /// Packets a second to send at most; 0: no limit.
     pub(super) pace: AtomicU64,
+    /// Of 65,536 packets so many go to subscriber 0, who gets no others then.
+    pub(super) flood: AtomicU32,
     /// Packets the path has dropped, as others have counted them.
     pub(super) dropped: AtomicU64,
     /// Whether PI passes are timed.
     pub(super) measuring: AtomicBool,
-    /// Ends the generator.
+    /// Under which number delays are kept; 0: not.
+    pub(super) epoch: AtomicUsize,
+    /// What a packet costs the path at most, in or out, in nanoseconds; 0: not known yet.
+    pub(super) cost: AtomicU64,
+    /// Whether the path was interrupted lately.
+    pub(super) disturbed: AtomicBool,
+    /// Ends the generators.
     pub(super) stop: AtomicBool,
-    /// Packets put into the path's ring.
-    pub(super) sent: Counter,
+    /// Packets put into the path's rings, by generator.
+    pub(super) sent: [CachePadded<Counter>; MOST_LCORES],
     /// Packets that came out.
-    pub(super) returned: Counter,
+    pub(super) returned: [CachePadded<Counter>; MOST_LCORES],
+}
+
+impl Feed {
+    pub(super) fn all_sent(&self) -> u64 {
+        self.sent.iter().map(|sent| sent.get()).sum()
+    }
+
+    pub(super) fn all_returned(&self) -> u64 {
+        self.returned.iter().map(|returned| returned.get()).sum()
+    }
+}
+
+/// What a generator leaves behind.
+#[derive(Debug, Default)]
+pub(super) struct Ended {
+    /// Nanoseconds of PI passes while `measuring`.
+    pub(super) passes: Vec<u64>,
+    pub(super) ledger: Option<Box<Ledger>>,
 }
 
 /// Whose turn it is.
@@ -81,19 +114,33 @@ impl Order {
         Self::Random { subscribers, state: seed | 1 }
     }
 
-    /// In turn, shuffled (Fisher and Yates).
+    /// In turn, shuffled.
     pub(super) fn turn(subscribers: u32, seed: u64) -> Self {
-        let mut shuffled: Vec<u32> = (0..subscribers).collect();
+        Self::weighted(subscribers, seed, |_| 1)
+    }
+
+    /// In turn, shuffled (Fisher and Yates), each as often in a round as its weight says.
+    pub(super) fn weighted(subscribers: u32, seed: u64, weight: impl Fn(u32) -> u32) -> Self {
+        let often = |subscriber| std::iter::repeat_n(subscriber, weight(subscriber) as usize);
+        let mut shuffled: Vec<u32> = (0..subscribers).flat_map(often).collect();
         let mut state = seed | 1;
-        for last in (1..subscribers).rev() {
+        for last in (1..u32::try_from(shuffled.len()).unwrap_or(u32::MAX)).rev() {
             shuffled.swap(last as usize, below(&mut state, last + 1) as usize);
         }
         Self::Turn { shuffled, at: 0 }
     }
 
+    /// The next one; `flood` of 65,536 times subscriber 0, and then never else.
     #[inline]
-    fn next(&mut self) -> u32 {
+    pub(super) fn next(&mut self, flood: u32) -> u32 {
         match self {
+            Self::Random { subscribers, state } if flood > 0 => {
+                if below(state, 1 << 16) < flood {
+                    0
+                } else {
+                    1 + below(state, *subscribers - 1)
+                }
+            }
             Self::Random { subscribers, state } => below(state, *subscribers),
             Self::Turn { shuffled, at } => {
                 let subscriber = shuffled.get(*at).copied().unwrap_or(0);
@@ -128,108 +175,187 @@ impl Pacer {
     }
 }
 
-/// The generator.
+/// How a generator is built.
+pub(super) struct Setup {
+    pub(super) pool: Mempool,
+    /// What it fills and empties.
+    pub(super) ends: (Producer, Consumer),
+    pub(super) order: Order,
+    pub(super) sizes: Sizes,
+    /// Alone on its CPU.
+    pub(super) alone: bool,
+    /// Which of the generators it is.
+    pub(super) index: usize,
+    /// Where it notes what comes back.
+    pub(super) ledger: Option<Box<Ledger>>,
+    /// PI passes, if it runs them.
+    pub(super) control: Option<ControlWorker>,
+}
+
+/// A generator.
 pub(super) struct Generator {
-    pool: Mempool,
-    feed: Producer,
-    back: Consumer,
-    order: Order,
+    setup: Setup,
     /// One for each size and ECN field.
     templates: Vec<[Template; 2]>,
     sizes: Vec<u16>,
     made: usize,
     written: usize,
+    hand: Burst<BURST>,
+    back: Burst<BURST>,
     /// Packets in hand whose headers are written.
     ready: usize,
     pacer: Pacer,
-    /// Alone on its CPU.
-    alone: bool,
+    passes: Vec<u64>,
+    last: Nanos,
+    /// When an interruption of this lcore is over with all it caused.
+    quiet_at: Nanos,
 }
 
 impl Generator {
-    pub(super) fn new(
-        pool: Mempool,
-        (feed, back): (Producer, Consumer),
-        order: Order,
-        sizes: Sizes,
-        alone: bool,
-    ) -> Self {
-        let sizes = sizes.pattern();
+    pub(super) fn new(setup: Setup) -> Self {
+        let sizes = setup.sizes.pattern();
         let mut distinct = sizes.clone();
         distinct.sort_unstable();
         distinct.dedup();
         let templates = distinct.iter().map(|&size| ECN.map(|ecn| Template::new(size, ecn))).collect();
-        let pacer = Pacer { allowance: 0.0, last: Nanos::ZERO };
-        Self { pool, feed, back, order, templates, sizes, made: 0, written: 0, ready: 0, pacer, alone }
+        Self {
+            setup,
+            templates,
+            sizes,
+            made: 0,
+            written: 0,
+            hand: Burst::new(),
+            back: Burst::new(),
+            ready: 0,
+            pacer: Pacer { allowance: 0.0, last: Nanos::ZERO },
+            passes: Vec::with_capacity(PASSES),
+            last: Nanos::ZERO,
+            quiet_at: Nanos::ZERO,
+        }
     }
 
-    /// Runs until told to stop; nanoseconds of the PI passes run while `measuring`.
-    pub(super) fn run(mut self, inner: &Inner, shared: &Arc<Feed>, mut control: ControlWorker) -> Vec<u64> {
-        let mut passes = Vec::with_capacity(PASSES);
-        let mut hand = Burst::<BURST>::new();
+    /// Runs on an lcore of its own until told to stop.
+    pub(super) fn run(mut self, inner: &Inner, shared: &Feed) -> Ended {
         while !shared.stop.load(Relaxed) {
-            let now = inner.now();
-            if control.poll(now, &|| inner.now()) && shared.measuring.load(Relaxed) && passes.len() < PASSES {
-                passes.push(inner.now().since(now).0);
-            }
-            let target = shared.target.load(Relaxed);
-            let moved = self.turn_around(now, shared, &mut hand, target);
-            if target == 0 && !moved {
+            let moved = self.step(inner.now(), inner, shared);
+            if shared.target.load(Relaxed) == 0 && !moved {
                 nap();
-            } else if !moved && !self.alone {
+            } else if !moved && !self.setup.alone {
                 std::thread::yield_now();
             }
         }
-        passes
+        self.end()
     }
 
-    /// Takes packets back, tops them up or thins them out to the target, and sends them; whether any moved.
-    fn turn_around(&mut self, now: Nanos, shared: &Feed, hand: &mut Burst<BURST>, target: u64) -> bool {
-        let got = self.back.dequeue(hand);
-        shared.returned.add(got as u64);
-        let gone = shared.returned.get() + shared.dropped.load(Relaxed);
-        let in_flight = shared.sent.get().saturating_sub(gone);
-        let wanted = usize::try_from(target.saturating_sub(in_flight)).unwrap_or(usize::MAX);
-        while hand.len() > wanted {
-            hand.pop();
-            self.ready = self.ready.min(hand.len());
+    /// What is left when it is told to stop.
+    pub(super) fn end(self) -> Ended {
+        Ended { passes: self.passes, ledger: self.setup.ledger }
+    }
+
+    /// One loop; whether any packet moved.
+    pub(super) fn step(&mut self, now: Nanos, inner: &Inner, shared: &Feed) -> bool {
+        let took = now.since(self.last);
+        self.last = now;
+        if took > PAUSE {
+            self.quiet_at = after_a_pause(now, took);
         }
-        while hand.len() < wanted && !hand.is_full() {
+        if let Some(control) = &mut self.setup.control
+            && control.poll(now, &|| inner.now())
+            && shared.measuring.load(Relaxed)
+            && self.passes.len() < PASSES
+        {
+            self.passes.push(inner.now().since(now).0);
+        }
+        let got = self.take_back(now, shared);
+        let target = shared.target.load(Relaxed);
+        let in_flight =
+            shared.all_sent().saturating_sub(shared.all_returned() + shared.dropped.load(Relaxed));
+        let wanted = usize::try_from(target.saturating_sub(in_flight)).unwrap_or(usize::MAX);
+        while self.hand.len() > wanted {
+            self.hand.pop();
+            self.ready = self.ready.min(self.hand.len());
+        }
+        got + self.send(now, shared, wanted) > 0
+    }
+
+    fn take_back(&mut self, now: Nanos, shared: &Feed) -> usize {
+        let Self { setup, hand, back, .. } = self;
+        let got = match &mut setup.ledger {
+            None => setup.ends.1.dequeue(hand),
+            Some(ledger) => {
+                let got = setup.ends.1.dequeue(back);
+                let quiet = now >= self.quiet_at && !shared.disturbed.load(Relaxed);
+                let epoch = shared.epoch.load(Relaxed);
+                let packets = back.as_slice();
+                for packet in packets {
+                    mem::prefetch(packet.data_address());
+                }
+                for packet in packets {
+                    ledger.returned(packet.data(), now, epoch, quiet);
+                }
+                // at once, or they would seem late; what there is no use for is freed
+                back.drain().for_each(|packet| drop(hand.push(packet)));
+                got
+            }
+        };
+        if let Some(returned) = shared.returned.get(setup.index) {
+            returned.add(got as u64);
+        }
+        got
+    }
+
+    /// Sends what is in hand, topped up with new packets to what is wanted, unless the pace says to wait.
+    fn send(&mut self, now: Nanos, shared: &Feed, wanted: usize) -> usize {
+        if wanted == 0 || !self.pacer.admits(now, shared.pace.load(Relaxed)) {
+            return 0;
+        }
+        while self.hand.len() < wanted && !self.hand.is_full() {
             let Some(packet) = self.make() else { break };
             // there is room
-            let _ = hand.push(packet);
+            let _ = self.hand.push(packet);
         }
-        for packet in hand.as_mut_slice().iter_mut().skip(self.ready) {
-            self.write(packet);
+        let flood = shared.flood.load(Relaxed);
+        let Self { setup, hand, templates, written, ready, .. } = self;
+        for packet in hand.as_mut_slice().iter_mut().skip(*ready) {
+            let bytes = packet.pkt_len();
+            let of_size = templates.iter().find(|[one, _]| u32::from(one.bytes) == bytes);
+            if let Some(template) = of_size.and_then(|of_size| of_size.get(*written % ECN.len())) {
+                template.write(setup.order.next(flood), packet.data_mut());
+                *written += 1;
+            }
         }
-        let mut sent = 0;
-        if self.pacer.admits(now, shared.pace.load(Relaxed)) {
-            sent = self.feed.enqueue(hand);
-            shared.sent.add(sent as u64);
-            self.pacer.sent(sent);
+        let feed = &mut setup.ends.0;
+        if let Some(ledger) = &mut setup.ledger {
+            // noted before they are gone, so not more than there is room for; nobody else fills the ring
+            let room = (feed.capacity() - feed.len()) as usize;
+            let units = Stamp::at(now).0;
+            for packet in hand.as_mut_slice().iter_mut().take(room) {
+                frame::stamp(packet.data_mut(), units);
+                ledger.sent(packet.data());
+            }
         }
-        self.ready = hand.len();
-        got + sent > 0
+        let sent = feed.enqueue(hand);
+        *ready = hand.len();
+        if let Some(counter) = shared.sent.get(setup.index) {
+            counter.add(sent as u64);
+        }
+        self.pacer.sent(sent);
+        sent
     }
 
     /// A new packet of the next size, its payload zeroes.
     fn make(&mut self) -> Option<Mbuf> {
         let size = self.sizes.get(self.made % self.sizes.len()).copied().unwrap_or(64);
-        let mut packet = self.pool.alloc()?;
+        let mut packet = self.setup.pool.alloc()?;
         packet.append(size - 4)?.fill(0);
         self.made += 1;
         Some(packet)
     }
+}
 
-    #[inline]
-    fn write(&mut self, packet: &mut Mbuf) {
-        let bytes = packet.pkt_len();
-        let of_size = self.templates.iter().find(|[one, _]| u32::from(one.bytes) == bytes);
-        if let Some(template) = of_size.and_then(|of_size| of_size.get(self.written % ECN.len())) {
-            template.write(self.order.next(), packet.data_mut());
-            self.written += 1;
-        }
-    }
+/// When what an interruption of `took`, just over, has caused is over too.
+pub(super) fn after_a_pause(now: Nanos, took: Nanos) -> Nanos {
+    now + Nanos(took.0.saturating_mul(2)) + Nanos::from_micros(100)
 }
 
 #[expect(clippy::disallowed_methods, reason = "nothing is sent and nothing comes: the CPU is others'")]
@@ -244,12 +370,28 @@ mod tests {
     #[test]
     fn in_turn_everybody_comes_once_a_round_and_in_no_order() {
         let mut order = Order::turn(1000, 7);
-        let round: Vec<u32> = (0..1000).map(|_| order.next()).collect();
+        let round: Vec<u32> = (0..1000).map(|_| order.next(0)).collect();
         let mut sorted = round.clone();
         sorted.sort_unstable();
         assert_eq!(sorted, (0..1000).collect::<Vec<_>>());
         assert_ne!(round, sorted);
-        assert_eq!((0..1000).map(|_| order.next()).collect::<Vec<_>>(), round);
+        assert_eq!((0..1000).map(|_| order.next(0)).collect::<Vec<_>>(), round);
+    }
+
+    #[test]
+    fn a_round_holds_everybody_as_often_as_his_weight_and_a_flood_only_the_flooded() {
+        let mut order = Order::weighted(30, 7, |subscriber| 1 << (subscriber % 3));
+        let mut counts = [0_u32; 30];
+        for _ in 0..70 {
+            counts[order.next(0) as usize] += 1;
+        }
+        assert!(
+            (0_u32..).zip(counts).all(|(subscriber, count)| count == 1 << (subscriber % 3)),
+            "{counts:?}"
+        );
+        let mut order = Order::random(10, 7);
+        let flooded = (0..100_000).filter(|_| order.next(1 << 14) == 0).count();
+        assert!((24_000..26_000).contains(&flooded), "{flooded}");
     }
 
     #[test]
@@ -282,7 +424,7 @@ mod tests {
         let mut order = Order::random(10, 7);
         let mut counts = [0_u32; 10];
         for _ in 0..100_000 {
-            counts[order.next() as usize] += 1;
+            counts[order.next(0) as usize] += 1;
         }
         // 10,000 expected, standard deviation 95
         assert!(counts.iter().all(|count| (9_500..10_500).contains(count)), "{counts:?}");

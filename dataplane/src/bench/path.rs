@@ -1,20 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The lcore under test: the loop of `compact` without the control part, with its time measured.
+//! The lcore under test: the loop of `compact` without the control part, with its time measured; or, where shards feed
+//! themselves, with a generator's part in turn.
 //!
 //! Invariant: the workers are those of `sluice run`. Busy time is that of loops that found work; a loop longer than
 //! `GAP` was interrupted and counts as lost instead. With `staged` set, stages are measured by reading the TSC at
 //! each lap, whose own cost is subtracted; an out-of-order CPU lets a stage's loads end in the next one, so the sum
 //! is exact and the borders are not.
 
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use aqm::Nanos;
-use engine::Counter;
+use engine::{AllTotals, Counter, ShardCounters};
 
+use super::generator::{Ended, Feed, Generator, PAUSE, after_a_pause};
+use super::late::Late;
 use crate::handle::Inner;
-use crate::lcore::{Phase, Pulse};
+use crate::lcore::{LcoreShared, Phase, Pulse};
 use crate::probe::{Probe, Stage};
-use crate::rx::RxWorker;
+use crate::rx::{PortCounters, Rings, RxWorker};
 use crate::tx::TxWorker;
 
 /// A loop moves at most 32 packets each way: undisturbed that would be 8 us a packet. Whoever else gets the CPU keeps
@@ -34,6 +38,84 @@ pub(super) struct Tally {
     pub(super) lost: Counter,
     /// Ticks by stage, of loops that found work and were not interrupted.
     pub(super) ticks: [Counter; STAGES],
+    /// Loops longer than `PAUSE` and what they moved accounts for, and the nanoseconds they took.
+    pub(super) pauses: Counter,
+    pub(super) paused: Counter,
+    /// Loops longer than `PAUSE` that the packets they moved account for: no pause, but work.
+    pub(super) long: Counter,
+    /// The longest loop since it was last set to 0.
+    pub(super) longest: AtomicU64,
+    /// How late what left during pauses and what they caused was.
+    pub(super) late_then: Mutex<Late>,
+}
+
+/// Watches an lcore's own clock: what a pause causes is told apart from what the path does.
+struct Clock<'a> {
+    tally: &'a Tally,
+    feed: &'a Feed,
+    shard: Option<&'a Arc<ShardCounters>>,
+    /// What the lcore takes from ports and gives to them.
+    moved: Vec<Arc<PortCounters>>,
+    moved_before: u64,
+    last: Nanos,
+    /// Until when what a pause caused goes on, and what was counted when it began.
+    pause: Option<(Nanos, Late)>,
+}
+
+impl<'a> Clock<'a> {
+    fn new(inner: &'a Inner, tally: &'a Tally, feed: &'a Feed, shard: usize) -> Self {
+        let of = |counters: &[Arc<PortCounters>]| counters.get(shard).map(Arc::clone);
+        let moved = inner.ports.iter().flat_map(|port| [of(&port.rx), of(&port.tx)]).flatten().collect();
+        let shard = inner.shards.get(shard);
+        Self { tally, feed, shard, moved, moved_before: 0, last: inner.now(), pause: None }
+    }
+
+    /// A loop begins at `now`; the one before found work or not.
+    #[inline]
+    fn begin(&mut self, now: Nanos, worked: bool) {
+        let took = now.since(self.last);
+        self.last = now;
+        if took > GAP {
+            self.tally.lost.add(took.0);
+        } else if worked {
+            self.tally.busy.add(took.0);
+        }
+        let moved: u64 = self.moved.iter().map(|counters| counters.packets.get()).sum();
+        let work = Nanos((moved - self.moved_before) * self.feed.cost.load(Relaxed));
+        self.moved_before = moved;
+        if took.0 > self.tally.longest.load(Relaxed) || took > PAUSE || self.pause.is_some() {
+            self.note(now, took, work);
+        }
+    }
+
+    #[cold]
+    fn note(&mut self, now: Nanos, took: Nanos, work: Nanos) {
+        self.tally.longest.fetch_max(took.0, Relaxed);
+        let paused = took > PAUSE + work;
+        if took > PAUSE && !paused {
+            self.tally.long.add(1);
+        }
+        if paused {
+            self.tally.pauses.add(1);
+            self.tally.paused.add(took.0);
+            let over = after_a_pause(now, took);
+            self.feed.disturbed.store(true, Relaxed);
+            match &mut self.pause {
+                Some((until, _)) => *until = over.max(*until),
+                None => self.pause = Some((over, self.lateness())),
+            }
+        } else if let Some((_, before)) = self.pause.take_if(|(until, _)| now > *until) {
+            let then = self.lateness().since(&before);
+            self.tally.late_then.lock().unwrap_or_else(PoisonError::into_inner).add(&then);
+            self.feed.disturbed.store(false, Relaxed);
+        }
+    }
+
+    fn lateness(&self) -> Late {
+        let mut totals = AllTotals::default();
+        self.shard.iter().for_each(|shard| shard.add_to(&mut totals));
+        Late::of(&totals.lag)
+    }
 }
 
 /// Stages of the loop that runs.
@@ -90,24 +172,23 @@ impl Laps {
 }
 
 /// Runs until the phase ends.
-pub(super) fn run(inner: &Inner, tally: &Tally, mut rx: Box<RxWorker>, mut tx: Box<TxWorker>) {
+pub(super) fn run(
+    inner: &Inner,
+    tally: &Tally,
+    feed: &Feed,
+    mut rx: Box<RxWorker>,
+    mut tx: Box<TxWorker>,
+) -> Ended {
     let Some(lcore) = inner.lcores.first() else {
-        return;
+        return Ended::default();
     };
     let mut pulse = Pulse::new(lcore);
     let mut laps = Laps::new(inner.clock.hz());
-    let mut last = inner.now();
+    let mut clock = Clock::new(inner, tally, feed, 0);
     let mut worked = false;
     while inner.phase.get() < Phase::Drain {
         let now = inner.now();
-        let took = now.since(last);
-        let interrupted = took > GAP;
-        if interrupted {
-            tally.lost.add(took.0);
-        } else if worked {
-            tally.busy.add(took.0);
-        }
-        last = now;
+        clock.begin(now, worked);
         pulse.beat(now);
         worked = if tally.staged.load(Relaxed) {
             laps.lap(Stage::Other);
@@ -123,4 +204,34 @@ pub(super) fn run(inner: &Inner, tally: &Tally, mut rx: Box<RxWorker>, mut tx: B
         pulse.worked(worked);
     }
     tx.close(inner.now());
+    Ended::default()
+}
+
+/// The same for shard `index` of several, whose generator takes turns with it.
+pub(super) fn run_fed(
+    inner: &Inner,
+    tally: &Tally,
+    feed: &Feed,
+    index: usize,
+    (mut rx, mut rings, mut tx): (Box<RxWorker>, Rings, Box<TxWorker>),
+    mut generator: Generator,
+) -> Ended {
+    // one lcore does the work of three: all are to show that they live
+    let lcores: Vec<&LcoreShared> = inner.lcores.iter().map(AsRef::as_ref).collect();
+    let mine = lcores.iter().enumerate().filter(|(at, _)| at % inner.shards.len() == index);
+    let mut pulses: Vec<Pulse<'_>> = mine.map(|(_, lcore)| Pulse::new(lcore)).collect();
+    let mut clock = Clock::new(inner, tally, feed, index);
+    let mut worked = false;
+    while inner.phase.get() < Phase::Drain {
+        let now = inner.now();
+        clock.begin(now, worked);
+        for pulse in &mut pulses {
+            pulse.beat(now);
+        }
+        worked = generator.step(now, inner, feed);
+        worked |= rx.poll(now, &mut rings, &mut ());
+        worked |= tx.poll(now, &mut ());
+    }
+    tx.close(inner.now());
+    generator.end()
 }

@@ -4,6 +4,8 @@
 //! ```text
 //! generator -> ring -> port "core" [rx lcore work, shard, tx lcore work] port "access" -> ring -> generator
 //! ```
+//!
+//! Shards that feed themselves have a ring of each kind each: both ports have as many queues as there are shards.
 
 use dpdk::{Consumer, Eal, EalOptions, Lcore, Memory, Mempool, Port, Producer};
 use model::Config;
@@ -31,6 +33,8 @@ const PORT_BPS: u64 = 400_000_000_000;
 /// 64-byte packets under the default profile 37 must.
 pub(super) const HELD_OVERHEAD: i16 = 30_000;
 const HELD_MTU: u32 = 16_000;
+/// Counts frames as a port does and as rte_sched beside us: 30 bytes in front of the IP packet and 24 on the line.
+const PORT_OVERHEAD: i16 = 54;
 /// And a PI target that nobody's packets wait for, even where the path's lcore is held up by others.
 const HELD_TARGET_US: u64 = 2_000_000;
 
@@ -39,17 +43,17 @@ pub(super) struct Rig {
     pub(super) config: Config,
     pub(super) opened: Opened,
     pub(super) pool: Mempool,
-    /// What the generator fills and empties.
-    pub(super) ends: (Producer, Consumer),
+    /// What each generator fills and empties.
+    pub(super) ends: Vec<(Producer, Consumer)>,
     /// Other ends of rings that carry nothing.
-    pub(super) unused: (Producer, Consumer),
+    pub(super) unused: Vec<(Producer, Consumer)>,
     /// Whether packet buffers are on huge pages.
     pub(super) huge: bool,
     // dropped last
     pub(super) eal: Eal,
 }
 
-/// Starts the EAL and opens the ports; up to `held` packets will wait in the shard.
+/// Starts the EAL and opens the ports; up to `held` packets will wait in the shards.
 pub(super) fn build(options: &Options, held: u32) -> Result<Rig, LaunchError> {
     let buffers = held + held / 4 + SPARE;
     let config = config(options, buffers);
@@ -58,14 +62,24 @@ pub(super) fn build(options: &Options, held: u32) -> Result<Rig, LaunchError> {
         if huge { Memory::Huge { mb: mb(buffers, true) } } else { Memory::NoHuge { mb: mb(buffers, false) } };
     let lcores = vec![Lcore { id: GENERATOR, cpu: options.cpus.0 }, Lcore { id: PATH, cpu: options.cpus.1 }];
     let eal = Eal::init(&EalOptions::new(FILE_PREFIX, lcores, memory))?;
-    let (feed, rx) = dpdk::ring(&eal, "bench-feed", FEED, None)?;
-    let (unused_tx, unused_back) = dpdk::ring(&eal, "bench-unused-tx", 63, None)?;
-    let (unused_feed, unused_rx) = dpdk::ring(&eal, "bench-unused-rx", 63, None)?;
-    // all packets fit: the path never waits for the generator to take them back
-    let (tx, back) = dpdk::ring(&eal, "bench-back", buffers, None)?;
+    let (mut ends, mut unused) = (Vec::new(), Vec::new());
+    let (mut core, mut access) = ((Vec::new(), Vec::new()), (Vec::new(), Vec::new()));
+    for queue in 0..options.shards.max(1) {
+        let (feed, rx) = dpdk::ring(&eal, &format!("bench-feed{queue}"), FEED, None)?;
+        let (unused_tx, unused_back) = dpdk::ring(&eal, &format!("bench-unused-tx{queue}"), 63, None)?;
+        let (unused_feed, unused_rx) = dpdk::ring(&eal, &format!("bench-unused-rx{queue}"), 63, None)?;
+        // all packets fit: the path never waits for the generator to take them back
+        let (tx, back) = dpdk::ring(&eal, &format!("bench-back{queue}"), buffers, None)?;
+        core.0.push(rx);
+        core.1.push(unused_tx);
+        access.0.push(unused_rx);
+        access.1.push(tx);
+        ends.push((feed, back));
+        unused.push((unused_feed, unused_back));
+    }
     let ports = [
-        Port::from_rings(&eal, "bench_core", vec![rx], vec![unused_tx])?,
-        Port::from_rings(&eal, "bench_access", vec![unused_rx], vec![tx])?,
+        Port::from_rings(&eal, "bench_core", core.0, core.1)?,
+        Port::from_rings(&eal, "bench_access", access.0, access.1)?,
     ];
     let mut opened = Opened::default();
     for (port_config, port) in config.ports.iter().zip(ports) {
@@ -73,7 +87,7 @@ pub(super) fn build(options: &Options, held: u32) -> Result<Rig, LaunchError> {
     }
     let pool = opened.pools.values().next().cloned();
     let pool = pool.ok_or(LaunchError::FewBuffers { buffers: 0, least: buffers })?;
-    Ok(Rig { config, opened, pool, ends: (feed, back), unused: (unused_feed, unused_back), huge, eal })
+    Ok(Rig { config, opened, pool, ends, unused, huge, eal })
 }
 
 /// Memory for buffers and rings; without huge pages no buffer crosses a page, so each takes one.
@@ -84,7 +98,15 @@ const fn mb(buffers: u32, huge: bool) -> u32 {
 
 fn config(options: &Options, buffers: u32) -> Config {
     let mut config = Config::default();
-    config.dataplane.lcores = Lcores::Compact(model::config::Lcore { id: PATH, cpu: options.cpus.1 });
+    let [generator, path] = [(GENERATOR, options.cpus.0), (PATH, options.cpus.1)]
+        .map(|(id, cpu)| model::config::Lcore { id, cpu });
+    config.dataplane.lcores = if options.shards == 0 {
+        Lcores::Compact(path)
+    } else {
+        // the first shard where the only one is
+        let fed = [path, generator][..options.shards.min(2) as usize].to_vec();
+        Lcores::Split { control: path, rx: fed.clone(), tx: fed }
+    };
     config.dataplane.hugepages = HugePages::Auto;
     config.dataplane.buffers = Some(buffers);
     config.classify.unknown = Unknown::Drop;
@@ -93,24 +115,21 @@ fn config(options: &Options, buffers: u32) -> Config {
         device: format!("net_ring_{name}"),
         role,
         peer,
-        rate_bps: Some(PORT_BPS),
+        rate_bps: Some(options.port_bps.unwrap_or(PORT_BPS)),
         mtu: 2_000,
     };
     config.ports = vec![port("core", Role::Core, 1), port("access", Role::Access, 0)];
-    if options.held_us > 0 {
-        hold(&mut config);
+    if let Some(profile) = config.profiles.get_mut(DEFAULT_PROFILE) {
+        if options.patient || options.held_us > 0 {
+            // an AQM that works (the PI controller sees every packet that waits) but finds nothing to drop
+            profile.aqm = Aqm::DualPi2(DualPi2 { target_us: HELD_TARGET_US, ..DualPi2::default() });
+            profile.limit_us = MAX_LIMIT_US;
+            profile.overhead = Overhead { bytes: PORT_OVERHEAD, mpu: 0, cells: Cells::None };
+        }
+        if options.held_us > 0 {
+            profile.overhead = Overhead { bytes: HELD_OVERHEAD, mpu: 0, cells: Cells::None };
+            profile.mtu = HELD_MTU;
+        }
     }
     config
-}
-
-/// Makes the default profile one that holds packets: no burst, and an AQM that works (the PI controller sees every
-/// packet that waits) but finds nothing to drop.
-fn hold(config: &mut Config) {
-    let Some(profile) = config.profiles.get_mut(DEFAULT_PROFILE) else {
-        return;
-    };
-    profile.aqm = Aqm::DualPi2(DualPi2 { target_us: HELD_TARGET_US, ..DualPi2::default() });
-    profile.limit_us = MAX_LIMIT_US;
-    profile.overhead = Overhead { bytes: HELD_OVERHEAD, mpu: 0, cells: Cells::None };
-    profile.mtu = HELD_MTU;
 }
