@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 CARGO ?= cargo
 
-.PHONY: all build demo test bench lab lint packages
+.PHONY: all build demo test bench bench-baseline lab lint packages
 
 all: build
 
@@ -24,9 +24,15 @@ test:
 	@tests/packages test
 	@tests/run
 
+# `make bench QUICK=1` is one short round.
 bench: build
 	@tests/packages run
-	@tests/bench
+	@tests/bench $(if $(QUICK),--quick)
+
+# What tests/gate compares instruction counts with, after a change that is worth more of them.
+bench-baseline:
+	@tests/packages test
+	@tests/gate --update
 
 # The published cases beside ours: docs/lab-results.md and a page under target/lab. Exits 1 while any cell is outside its
 # band, as some are: the page says which and why.
