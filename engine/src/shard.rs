@@ -181,19 +181,18 @@ impl<P: Packet> Shard<P> {
     /// Asks the caches for what [`Self::enqueue`] will touch: for a burst, ask for all before the first.
     #[inline]
     pub fn prefetch(&self, meta: Meta) {
-        let Some(local) = self.local(meta.queue_id) else { return };
-        // where L4S is off the guess is wrong, and costs a miss
-        self.prefetch_record(local, aqm::classify(meta.ecn, meta.rule, true, false));
+        if let Some(local) = self.local(meta.queue_id) {
+            self.prefetch_record(local);
+        }
     }
 
-    /// The pair of lines of a record, and those of a queue's counters.
+    /// The pair of lines of a record; its counters are for packets that leave.
     #[inline]
-    fn prefetch_record(&self, local: usize, queue: Queue) {
+    fn prefetch_record(&self, local: usize) {
         if let Some(record) = self.records.get(local) {
             let first: *const Record<P::Fifo> = record;
             mem::prefetch(first);
             mem::prefetch(first.cast::<u8>().wrapping_add(64));
-            mem::prefetch(&raw const record.lines[queue as usize]);
         }
     }
 
@@ -306,6 +305,10 @@ impl<P: Packet> Shard<P> {
             self.join(now, local, lane);
         }
         let record = &self.records[local];
+        if record.shaper.due() <= now {
+            // it leaves in a moment, and its counters were not asked for
+            mem::prefetch(&raw const record.lines[whose.queue as usize]);
+        }
         if (head_changed || !record.watched)
             && let Some(params) = self.options.profiles.get(record.profile)
             && params.watches(record.l(), record.c())

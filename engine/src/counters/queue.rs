@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Counters of one queue of one queue id.
 //!
-//! A packet touches one cache line of them, [`QueueLine`], part of the hot record: the delay histogram in 8 bits a bin
-//! and the sums in as few bits as hold a while. What overflows goes to a [`Ledger`] of 64-bit cells, whose memory comes
+//! A packet that leaves touches one cache line of them, [`QueueLine`], beside the hot record: the delay histogram in 8
+//! bits a bin and the sums in as few bits as hold a while. One that comes is counted in the record itself ([`Arrivals`]). What overflows goes to a [`Ledger`] of 64-bit cells, whose memory comes
 //! when it is first written: a queue that never carried 256 packets alike has none. Drops are rare, or of a queue that
 //! has a ledger in the cache, and are counted there alone.
 //!
@@ -54,7 +54,25 @@ impl Carry<'_> {
     }
 }
 
-/// The line of a queue that its packets touch.
+/// Packets that came for a queue.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Arrivals {
+    all: u16,
+    ce: u16,
+}
+
+impl Arrivals {
+    /// A packet came, whatever becomes of it.
+    #[inline]
+    pub(crate) fn count(&mut self, ecn: Ecn, mut carry: Carry) {
+        bump(&mut self.all, Cell::Arrived, &mut carry);
+        if ecn == Ecn::Ce {
+            bump(&mut self.ce, Cell::ArrivedCe, &mut carry);
+        }
+    }
+}
+
+/// The line of a queue that its packets touch when they leave.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 pub(crate) struct QueueLine {
@@ -63,8 +81,6 @@ pub(crate) struct QueueLine {
     sum: u32,
     /// The longest delay, likewise.
     max: u32,
-    arrived: u16,
-    arrived_ce: u16,
     marked: u16,
     bins: [u8; BINS],
 }
@@ -73,20 +89,11 @@ const _: () = assert!(size_of::<QueueLine>() == 64, "a line");
 
 impl Default for QueueLine {
     fn default() -> Self {
-        Self { bytes: 0, sum: 0, max: 0, arrived: 0, arrived_ce: 0, marked: 0, bins: [0; BINS] }
+        Self { bytes: 0, sum: 0, max: 0, marked: 0, bins: [0; BINS] }
     }
 }
 
 impl QueueLine {
-    /// A packet came for this queue, whatever becomes of it.
-    #[inline]
-    pub(crate) fn arrived(&mut self, ecn: Ecn, mut carry: Carry) {
-        bump(&mut self.arrived, Cell::Arrived, &mut carry);
-        if ecn == Ecn::Ce {
-            bump(&mut self.arrived_ce, Cell::ArrivedCe, &mut carry);
-        }
-    }
-
     /// A packet begins to leave, `delay` units of 64 ns after it arrived; `bytes` without overhead.
     #[inline]
     #[expect(clippy::indexing_slicing, reason = "bin_of is below BINS for every value (tested)")]
@@ -130,7 +137,7 @@ impl QueueLine {
 
     /// The counts: those here and, of a queue that has one, those in the ledger.
     #[expect(clippy::indexing_slicing, reason = "bins and cells lie within a ledger")]
-    pub(crate) fn read(&self, ledger: Option<&Ledger>) -> QueueCounters {
+    pub(crate) fn read(&self, arrivals: Arrivals, ledger: Option<&Ledger>) -> QueueCounters {
         let ledger = ledger.unwrap_or(&[0; CELLS]);
         let cell = |cell: Cell| ledger[cell as usize];
         let mut bins = [0; BINS];
@@ -138,8 +145,8 @@ impl QueueLine {
             *count = there + u64::from(here);
         }
         QueueCounters {
-            arrived: cell(Cell::Arrived) + u64::from(self.arrived),
-            arrived_ce: cell(Cell::ArrivedCe) + u64::from(self.arrived_ce),
+            arrived: cell(Cell::Arrived) + u64::from(arrivals.all),
+            arrived_ce: cell(Cell::ArrivedCe) + u64::from(arrivals.ce),
             forwarded: bins.iter().sum(),
             forwarded_bytes: cell(Cell::Bytes) + u64::from(self.bytes),
             marked: cell(Cell::Marked) + u64::from(self.marked),

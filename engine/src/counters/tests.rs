@@ -3,11 +3,12 @@
 
 use proptest::prelude::*;
 
-use super::queue::{Carry, Ledger, QueueLine};
+use super::queue::{Arrivals, Carry, Ledger, QueueLine};
 use super::*;
 
 /// A queue's line with its ledger.
 struct Own {
+    arrivals: Arrivals,
     line: QueueLine,
     ledger: Box<Ledger>,
     used: bool,
@@ -15,7 +16,12 @@ struct Own {
 
 impl Default for Own {
     fn default() -> Self {
-        Self { line: QueueLine::default(), ledger: Box::new([0; _]), used: false }
+        Self {
+            arrivals: Arrivals::default(),
+            line: QueueLine::default(),
+            ledger: Box::new([0; _]),
+            used: false,
+        }
     }
 }
 
@@ -24,8 +30,12 @@ impl Own {
         (&mut self.line, Carry { ledger: &mut self.ledger, used: &mut self.used })
     }
 
+    fn came(&mut self, ecn: Ecn) {
+        self.arrivals.count(ecn, Carry { ledger: &mut self.ledger, used: &mut self.used });
+    }
+
     fn read(&self) -> QueueCounters {
-        self.line.read(self.used.then_some(&*self.ledger))
+        self.line.read(self.arrivals, self.used.then_some(&*self.ledger))
     }
 }
 
@@ -34,8 +44,7 @@ fn counts_outgrow_their_line_and_lose_nothing() {
     let mut own = Own::default();
     let (packets, bytes, delay) = (200_000_u64, 60_000_u32, 1_u32 << 20);
     for _ in 0..packets {
-        let (line, carry) = own.carry();
-        line.arrived(Ecn::Ce, carry);
+        own.came(Ecn::Ce);
         let (line, carry) = own.carry();
         line.forwarded(bytes, delay, carry);
         let (line, carry) = own.carry();
@@ -56,8 +65,7 @@ fn counts_outgrow_their_line_and_lose_nothing() {
 fn a_queue_of_few_packets_has_no_ledger() {
     let mut own = Own::default();
     for _ in 0..255 {
-        let (line, carry) = own.carry();
-        line.arrived(Ecn::Ect1, carry);
+        own.came(Ecn::Ect1);
         let (line, carry) = own.carry();
         line.forwarded(1_500, 10_000, carry);
     }
@@ -122,14 +130,13 @@ proptest! {
         for &(up, classic, ecn, fate) in &packets {
             let direction = if up { Direction::Up } else { Direction::Down };
             let queue = if classic { Queue::Classic } else { Queue::L4s };
-            let (line, carry) = own[usize::from(up)][usize::from(classic)].carry();
+            let own = &mut own[usize::from(up)][usize::from(classic)];
             if let Fate::Dropped(DropReason::Ring) = fate {
                 rx.ring_full(direction, queue, ecn);
-                QueueLine::fold_ring_drops(1, carry);
+                QueueLine::fold_ring_drops(1, own.carry().1);
                 continue;
             }
-            line.arrived(ecn, carry);
-            let own = &mut own[usize::from(up)][usize::from(classic)];
+            own.came(ecn);
             shard.arrived(direction, queue);
             match fate {
                 Fate::Sent { bytes, delay, mark } => {

@@ -8,7 +8,7 @@
 use aqm::{Backlog, Pace, Queue};
 
 use crate::change::{Direction, QueueKind};
-use crate::counters::queue::QueueLine;
+use crate::counters::queue::{Arrivals, QueueLine};
 use crate::discipline::State;
 use crate::overhead::line_bytes;
 use crate::packet::{Fifo, Meta, Packet};
@@ -33,6 +33,8 @@ pub(crate) struct Record<F> {
     pub(crate) slot: u32,
     /// The PI target in force, in units of 1024 ns.
     pub(crate) target: u32,
+    /// Packets that came for L and C.
+    pub(crate) arrivals: [Arrivals; 2],
     pub(crate) profile: u16,
     /// What keeps it out of step with others: see [`Shaper::join`].
     pub(crate) phase: u16,
@@ -70,6 +72,7 @@ impl<F: Default> Default for Record<F> {
             buffers: 0,
             slot: 0,
             target: 0,
+            arrivals: Default::default(),
             profile: 0,
             phase: 0,
             lane: 0,

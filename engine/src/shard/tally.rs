@@ -49,8 +49,8 @@ impl Tally {
     #[inline]
     pub(crate) fn arrived<F>(&mut self, record: &mut Record<F>, whose: Whose, ecn: Ecn) {
         self.shard.arrived(whose.direction, whose.queue);
-        let (line, carry) = self.line(record, whose);
-        line.arrived(ecn, carry);
+        let ledger = &mut self.ledgers[whose.local][whose.queue as usize];
+        record.arrivals[whose.queue as usize].count(ecn, Carry { ledger, used: &mut record.carried });
     }
 
     /// A packet of `bytes` leaves, `delay` units of 64 ns after it came.
@@ -111,8 +111,10 @@ impl Tally {
     /// An id's counters, L and C.
     pub(crate) fn read<F>(&self, record: &Record<F>, local: usize) -> [QueueCounters; 2] {
         let ledgers = record.carried.then(|| &self.ledgers[local]);
-        let read =
-            |queue: Queue| record.lines[queue as usize].read(ledgers.map(|ledgers| &ledgers[queue as usize]));
+        let read = |queue: Queue| {
+            let ledger = ledgers.map(|ledgers| &ledgers[queue as usize]);
+            record.lines[queue as usize].read(record.arrivals[queue as usize], ledger)
+        };
         Queue::BOTH.map(read)
     }
 }

@@ -96,8 +96,8 @@ impl<P: Packet> Shard<P> {
         }
     }
 
-    /// Before a slot is served: asks the caches for the packets of the slot after it, whose records were asked for
-    /// before, and for the records of the one after that. A few ids share a slot, so a miss is over when it counts.
+    /// Before a slot is served: asks the caches for the packets and counters of the slot after it, whose records
+    /// were asked for before, and for the records of the one after that. A few ids share a slot, so a miss is over when it counts.
     #[inline]
     fn scout(&self, lane: usize, slot: u64) {
         let wheel = &self.lanes[lane].wheel;
@@ -106,11 +106,12 @@ impl<P: Packet> Shard<P> {
             if let Some(record) = self.records.get(local as usize) {
                 let queue = if record.l().packets > 0 { Queue::L4s } else { Queue::Classic };
                 record.prefetch_front::<P>(queue);
+                mem::prefetch(&raw const record.lines[queue as usize]);
             }
         }
         let Some(later) = wheel.next_used(next) else { return };
         for local in wheel.first_entries(later) {
-            self.prefetch_record(local as usize, Queue::Classic);
+            self.prefetch_record(local as usize);
         }
     }
 
