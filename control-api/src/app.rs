@@ -14,6 +14,7 @@ use prometheus::Registry;
 use tokio::sync::{Semaphore, broadcast, watch};
 
 use crate::directory::Directory;
+use crate::history::History;
 use crate::metrics;
 use crate::options::{Limits, Options};
 use crate::problem::Problem;
@@ -44,6 +45,7 @@ pub(crate) struct App {
     pub(crate) profiles: BTreeMap<String, Profile>,
     pub(crate) limits: Limits,
     pub(crate) registry: Registry,
+    pub(crate) history: History,
     pub(crate) bulks: Arc<Semaphore>,
     pub(crate) streams: Arc<Semaphore>,
     calls: Arc<Semaphore>,
@@ -54,6 +56,7 @@ impl App {
         Arc::new(Self {
             rules: Rules::new(&options),
             registry: metrics::registry(Arc::clone(&parts.shaper)),
+            history: History::new(parts.shaper.capacity()),
             bulks: Arc::new(Semaphore::new(options.limits.bulk_requests)),
             streams: Arc::new(Semaphore::new(options.limits.event_streams)),
             calls: Arc::new(Semaphore::new(CALLS)),

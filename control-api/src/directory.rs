@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
+use crate::search::Index;
+
 /// Changes made under one hold of the lock, so that readers wait for a large one only in pieces.
 const PIECE: usize = 4096;
 
@@ -31,15 +33,19 @@ pub(crate) type Records = BTreeMap<Arc<str>, Record>;
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(crate) struct Directory(RwLock<Records>);
+pub(crate) struct Directory {
+    records: RwLock<Records>,
+    /// What they match; it follows the records.
+    pub(crate) index: Index,
+}
 
 impl Directory {
-    pub(crate) fn new(records: Records) -> Self {
-        Self(RwLock::new(records))
+    pub(crate) fn new(records: Records, index: Index) -> Self {
+        Self { records: RwLock::new(records), index }
     }
 
     pub(crate) fn read(&self) -> RwLockReadGuard<'_, Records> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner)
+        self.records.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn get(&self, id: &str) -> Option<Record> {
@@ -75,7 +81,7 @@ impl Directory {
     pub(crate) fn apply(&self, changes: impl Iterator<Item = (Arc<str>, Option<Record>)>) {
         let mut changes = changes.peekable();
         while changes.peek().is_some() {
-            let mut records = self.0.write().unwrap_or_else(PoisonError::into_inner);
+            let mut records = self.records.write().unwrap_or_else(PoisonError::into_inner);
             for (id, record) in changes.by_ref().take(PIECE) {
                 match record {
                     Some(record) => records.insert(id, record),
@@ -92,7 +98,7 @@ mod tests {
 
     fn directory(ids: &[&str]) -> Directory {
         let record = |id: &str| Record { rev: 1, json: id.into() };
-        Directory::new(ids.iter().map(|id| (Arc::from(*id), record(id))).collect())
+        Directory::new(ids.iter().map(|id| (Arc::from(*id), record(id))).collect(), Index::default())
     }
 
     fn ids(page: &[(Arc<str>, Record)]) -> Vec<&str> {

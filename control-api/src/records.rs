@@ -23,12 +23,17 @@ use crate::precondition::Expect;
 use crate::problem::Problem;
 use crate::request::{Bounds, Id, Params, Pieces, json_kind};
 use crate::rules;
+use crate::search::Query;
 use crate::writer::{Command, Done};
 
 /// Records of a page unless the client says how many.
 const PAGE: usize = 100;
 /// Records of a page at most.
 const PAGE_MAX: usize = 100_000;
+/// Records that a search finds unless the client says how many.
+const FOUND: usize = 50;
+/// Records that a search finds at most.
+const FOUND_MAX: usize = 1000;
 /// Text that a page holds at a time; the rest is read when the client has taken it.
 const PIECE: usize = 64 * 1024;
 
@@ -179,6 +184,29 @@ pub(crate) async fn list(State(app): State<Arc<App>>, uri: Uri) -> Result<Respon
     params.end()?;
     let page = Page { directory: Arc::clone(&app.parts.directory), after, left: limit, stage: Stage::Start };
     Ok(([(CONTENT_TYPE, "application/json")], Body::new(page)).into_response())
+}
+
+/// `GET /v1/search`.
+pub(crate) async fn search(State(app): State<Arc<App>>, uri: Uri) -> Result<Response, Problem> {
+    let mut params = Params::read(&uri)?;
+    let limit = params.parse("limit", FOUND, "a number from 1 to 1000", |text| {
+        text.parse().ok().filter(|limit| (1..=FOUND_MAX).contains(limit))
+    })?;
+    let text = params.text("q")?.ok_or_else(|| Problem::query("q", "q is missing: what to look for"))?;
+    params.end()?;
+    let query = Query::read(&text).map_err(|error| Problem::query("q", error))?;
+    let body = app.call(move |app| found(&app.parts.directory, &query, limit)).await?;
+    Ok(([(CONTENT_TYPE, "application/json")], body).into_response())
+}
+
+fn found(directory: &Directory, query: &Query, limit: usize) -> String {
+    let found = directory.index.search(query, limit);
+    let items = found.ids.iter().filter_map(|(by, id)| {
+        // one that has just gone is not found
+        let record = directory.get(id)?;
+        Some(format!("{{\"by\":\"{}\",\"subscriber\":{}}}", by.label(), record.json))
+    });
+    format!("{{\"items\":[{}],\"more\":{}}}", items.collect::<Vec<_>>().join(","), found.more)
 }
 
 /// A page as it is sent, piece by piece: a client that takes it slowly holds one piece, not the page.

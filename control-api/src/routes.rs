@@ -18,10 +18,9 @@ use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::app::App;
 use crate::problem::Problem;
-use crate::{events, records, reload, state};
+use crate::{dashboard, events, history, records, reload, state};
 
 const OPENAPI: &str = include_str!("../openapi.json");
-const FRONT_PAGE: &str = include_str!("front.html");
 
 type Route = (&'static str, &'static [&'static str], MethodRouter<Arc<App>>);
 
@@ -29,7 +28,8 @@ type Route = (&'static str, &'static [&'static str], MethodRouter<Arc<App>>);
 fn table() -> Vec<Route> {
     let one = get(records::one).put(records::put).patch(records::patch).delete(records::delete);
     vec![
-        ("/", &["get"], get(front_page)),
+        ("/", &["get"], get(dashboard::page)),
+        ("/assets/{id}", &["get"], get(dashboard::asset)),
         ("/healthz", &["get"], get(state::health)),
         ("/readyz", &["get"], get(state::ready)),
         ("/metrics", &["get"], get(state::metrics)),
@@ -40,6 +40,8 @@ fn table() -> Vec<Route> {
         ("/v1/parents", &["get"], any(parents)),
         ("/v1/parents/{id}", &["get", "put", "patch", "delete"], any(parents)),
         ("/v1/parents/{id}/stats", &["get"], any(parents)),
+        ("/v1/search", &["get"], get(records::search)),
+        ("/v1/summary", &["get"], get(history::summary)),
         ("/v1/top", &["get"], get(state::top)),
         ("/v1/ports", &["get"], get(state::ports)),
         ("/v1/lcores", &["get"], get(state::lcores)),
@@ -97,7 +99,10 @@ fn panicked(payload: Box<dyn Any + Send>) -> Response {
 }
 
 async fn no_path(uri: Uri) -> Problem {
-    Problem::new(StatusCode::NOT_FOUND, format!("there is no {}; GET / lists what there is", uri.path()))
+    Problem::new(
+        StatusCode::NOT_FOUND,
+        format!("there is no {}; GET /v1/openapi.json lists what there is", uri.path()),
+    )
 }
 
 async fn no_method(method: Method, uri: Uri) -> Problem {
@@ -112,10 +117,6 @@ async fn parents() -> Problem {
 
 async fn openapi() -> Response {
     ([(CONTENT_TYPE, "application/json")], OPENAPI).into_response()
-}
-
-async fn front_page() -> Response {
-    ([(CONTENT_TYPE, "text/html; charset=utf-8")], FRONT_PAGE).into_response()
 }
 
 #[cfg(test)]
@@ -143,12 +144,5 @@ mod tests {
             }
         }
         assert_eq!(described, served());
-    }
-
-    #[test]
-    fn the_front_page_lists_every_path() {
-        for (path, _) in served() {
-            assert!(FRONT_PAGE.contains(&format!("<code>{path}</code>")), "{path}");
-        }
     }
 }

@@ -30,10 +30,10 @@ use crate::lobby::{Answer, Lobby, Seat};
 use crate::options::{Limits, Options};
 use crate::protection::{self, Protection};
 use crate::reload::{Reload, Reloader};
-use crate::routes;
 use crate::shaper::Shaper;
 use crate::store::{Store, StoreError};
 use crate::writer::{Writer, Writes};
+use crate::{history, routes};
 
 /// Worker threads of the runtime: control work, never packets.
 const WORKERS: usize = 2;
@@ -157,8 +157,8 @@ impl Server {
             http: None,
             writer: Some(thread),
         };
-        let door = Door { router: routes::router(app), protection, limits, stopped };
-        handle.http = Some(spawn(listener, door, start_hook)?);
+        let door = Door { router: routes::router(Arc::clone(&app)), protection, limits, stopped };
+        handle.http = Some(spawn(listener, app, door, start_hook)?);
         tracing::info!(%address, "HTTP listens");
         Ok(handle)
     }
@@ -259,7 +259,12 @@ fn bind(listen: SocketAddr) -> Result<TcpListener, StartError> {
     listener.map_err(|error| StartError::Listen { listen, reason: error.to_string() })
 }
 
-fn spawn(listener: TcpListener, door: Door, start_hook: Option<fn()>) -> Result<JoinHandle<()>, StartError> {
+fn spawn(
+    listener: TcpListener,
+    app: Arc<App>,
+    door: Door,
+    start_hook: Option<fn()>,
+) -> Result<JoinHandle<()>, StartError> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(WORKERS)
         .max_blocking_threads(BLOCKING)
@@ -268,6 +273,7 @@ fn spawn(listener: TcpListener, door: Door, start_hook: Option<fn()>) -> Result<
         .enable_all()
         .build()
         .map_err(threads)?;
+    runtime.spawn(history::keep(app));
     std::thread::Builder::new()
         .name("sluice-http".to_owned())
         .spawn(move || {

@@ -27,13 +27,18 @@ pub(crate) async fn health(State(app): State<Arc<App>>) -> Response {
 }
 
 pub(crate) async fn ready(State(app): State<Arc<App>>) -> Result<Response, Problem> {
-    let mut reasons = app.call(|app| app.parts.shaper.readiness()).await?;
-    reasons.extend(writer_reasons(&app));
+    Ok(verdict("ready", &app.call(reasons).await?))
+}
+
+/// Why not all that should be shaped is shaped.
+pub(crate) fn reasons(app: &App) -> Vec<String> {
+    let mut reasons = app.parts.shaper.readiness();
+    reasons.extend(writer_reasons(app));
     let unapplied = app.parts.writes.unapplied().len();
     if unapplied > 0 {
         reasons.push(format!("{unapplied} records of the store are not shaped: the data plane refused them"));
     }
-    Ok(verdict("ready", &reasons))
+    reasons
 }
 
 fn writer_reasons(app: &App) -> Vec<String> {

@@ -30,6 +30,7 @@ use crate::directory::{Directory, Record};
 use crate::precondition::Expect;
 use crate::problem::Problem;
 use crate::rules::Rules;
+use crate::search;
 use crate::server::run_hook;
 use crate::shaper::{Edit, Shaper, ShaperError};
 use crate::store::{Row, Store};
@@ -308,7 +309,7 @@ impl Writer {
             }
             return Err(refusal(&error));
         }
-        self.publish(changes);
+        self.publish(&changes);
         Ok(())
     }
 
@@ -357,9 +358,9 @@ impl Writer {
         }
     }
 
-    fn publish(&mut self, changes: Vec<Change>) {
+    fn publish(&mut self, changes: &[Change]) {
         let (mut created, mut updated, mut deleted) = (0, 0, 0);
-        for change in &changes {
+        for change in changes {
             match (&change.old, &change.new) {
                 (None, Some(_)) => created += 1,
                 (Some(_), Some(_)) => updated += 1,
@@ -368,8 +369,15 @@ impl Writer {
             }
         }
         self.unapplied.remove(changes.iter().map(|change| &*change.id));
-        self.directory
-            .apply(changes.into_iter().map(|change| (change.id, change.new.map(|(record, _)| record))));
+        let records = changes
+            .iter()
+            .map(|change| (Arc::clone(&change.id), change.new.as_ref().map(|(record, _)| record.clone())));
+        self.directory.apply(records);
+        self.directory.index.apply(changes.iter().map(|change| search::Edit {
+            id: &change.id,
+            old: change.old.as_ref().map(|(_, subscriber)| subscriber),
+            new: change.new.as_ref().map(|(_, subscriber)| subscriber),
+        }));
         let kind = EventKind::Config { created, updated, deleted };
         // Nobody may be listening.
         drop(self.events.send(Event { at_ms: now_ms(), kind }));

@@ -19,6 +19,7 @@ use super::{Change, Unapplied, Writer};
 use crate::directory::{Directory, Record, Records};
 use crate::options::Options;
 use crate::rules::Rules;
+use crate::search::{self, Index};
 use crate::server::StartError;
 use crate::shaper::{Edit, Shaper, ShaperError};
 use crate::store::{Order, Store, StoreError};
@@ -57,6 +58,7 @@ impl Writer {
             reason: format!("record {id:?}: {reason}"),
         };
         let (mut records, mut batch, mut lost) = (Vec::new(), Vec::new(), 0);
+        let index = Index::default();
         let (keys, rules, path) = (&mut self.keys, &self.rules, self.store.path());
         let (shaper, unapplied) = (&*self.shaper, &self.unapplied);
         let crowded = self.store.records()? > shaper.capacity();
@@ -69,7 +71,9 @@ impl Writer {
             }
             keys.replace(None, Some(&subscriber))
                 .map_err(|conflict| damaged(path, id, conflict.to_string()))?;
-            records.push((Arc::from(id), Record { rev, json: subscriber.to_json().into() }));
+            let id = Arc::from(id);
+            index.apply([search::Edit { id: &id, old: None, new: Some(&subscriber) }].into_iter());
+            records.push((id, Record { rev, json: subscriber.to_json().into() }));
             let changed = rules.servable(&subscriber);
             lost += usize::from(changed.is_some());
             batch.push(Edit::Put(changed.unwrap_or(subscriber)));
@@ -89,7 +93,7 @@ impl Writer {
             tracing::error!(records = unapplied.len(), example = %id, %error, "records not shaped");
         }
         tracing::info!(records = records.len(), store = %path.display(), "store read");
-        self.directory = Arc::new(Directory::new(records.into_iter().collect::<Records>()));
+        self.directory = Arc::new(Directory::new(records.into_iter().collect::<Records>(), index));
         Ok(())
     }
 

@@ -5,6 +5,7 @@
 
 mod bulk;
 mod client;
+mod dashboard;
 mod events;
 mod fake;
 mod hostile;
