@@ -10,6 +10,7 @@ pub mod frames;
 pub mod machine;
 pub mod rig;
 pub mod scene;
+pub mod service;
 pub mod shaper;
 pub mod topology;
 pub mod traffic;
