@@ -194,7 +194,7 @@ fn plan(args: &PlanArgs, sizes: Sizes, known: &Known) -> Value {
         "busy_cores": rounded(busy), "lcores": lcores,
         "cores": if compact { 2 } else { rx + tx + 2 },
         "subscriber_mb": subscriber_mb.round(), "buffers": buffers, "buffer_mb": buffer_mb,
-        "hugepages_2mb": (subscriber_mb / 2.0).ceil() + f64::from(buffer_mb.div_ceil(2)),
+        "hugepages_2mb": (subscriber_mb / 2.0).ceil() as u64 + u64::from(buffer_mb.div_ceil(2)),
         "assumptions": [
             format!("figures from {}", known.source),
             format!("both directions at once: {} and {} Gb/s of {bytes}-byte frames and {WIRE_OVERHEAD} bytes each on the wire",
