@@ -17,39 +17,62 @@ pub(crate) struct Expect {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Tags {
     Any,
-    List(Vec<String>),
+    List(Vec<Vec<u8>>),
 }
 
 impl Tags {
     fn read(headers: &HeaderMap, name: &HeaderName) -> Result<Option<Self>, Problem> {
-        let mut list = Vec::new();
+        let mut all = Vec::new();
         for value in headers.get_all(name) {
-            let text = value.to_str().unwrap_or("\u{fffd}");
-            for tag in text.split(',').map(str::trim).filter(|tag| !tag.is_empty()) {
-                let opaque = tag.strip_prefix("W/").unwrap_or(tag);
-                if tag != "*" && !(opaque.len() >= 2 && opaque.starts_with('"') && opaque.ends_with('"')) {
-                    return Err(Problem::query(name.as_str(), format!("{tag:?} is not an entity tag")));
-                }
-                list.push(tag.to_owned());
+            let text = value.as_bytes().trim_ascii();
+            if text == b"*" {
+                return Ok(Some(Self::Any));
             }
+            let tags = list(text).ok_or_else(|| {
+                let shown = String::from_utf8_lossy(text);
+                Problem::query(name.as_str(), format!("{shown:?} is neither * nor a list of entity tags"))
+            })?;
+            all.extend(tags.into_iter().map(<[u8]>::to_vec));
         }
-        Ok(match list {
-            list if list.is_empty() => None,
-            list if list.iter().any(|tag| tag == "*") => Some(Self::Any),
-            list => Some(Self::List(list)),
-        })
+        Ok((!all.is_empty()).then_some(Self::List(all)))
     }
 
     /// Whether the record is one of these. `weak`: as RFC 9110 8.8.3.2 compares for `If-None-Match`.
     fn hold(&self, record: Option<&Record>, weak: bool) -> bool {
         let Some(record) = record else { return false };
-        let own = record.etag();
-        let same = |tag: &String| *tag == own || weak && tag.strip_prefix("W/") == Some(&own);
+        let own = record.etag().into_bytes();
+        let same = |tag: &Vec<u8>| *tag == own || weak && tag.strip_prefix(b"W/") == Some(&own);
         match self {
             Self::Any => true,
             Self::List(list) => list.iter().any(same),
         }
     }
+}
+
+/// Entity tags behind commas, which may also stand in them (RFC 9110 5.6.1.2, 8.8.3); at least one.
+fn list(text: &[u8]) -> Option<Vec<&[u8]>> {
+    let (mut tags, mut rest, mut apart) = (Vec::new(), text.trim_ascii_start(), true);
+    while let Some(first) = rest.first() {
+        if *first == b',' {
+            rest = rest.get(1..)?;
+            apart = true;
+        } else {
+            let (tag, after) = tag(rest).filter(|_| apart)?;
+            tags.push(tag);
+            rest = after;
+            apart = false;
+        }
+        rest = rest.trim_ascii_start();
+    }
+    (!tags.is_empty()).then_some(tags)
+}
+
+/// The entity tag that a text begins with, and what follows it.
+fn tag(text: &[u8]) -> Option<(&[u8], &[u8])> {
+    let inside = text.strip_prefix(b"W/").unwrap_or(text).strip_prefix(b"\"")?;
+    let length = inside.iter().position(|byte| !matches!(byte, 0x21 | 0x23..=0x7e | 0x80..))?;
+    let end = text.len() - inside.len() + length + 1;
+    (inside.get(length) == Some(&b'"')).then(|| text.split_at_checked(end)).flatten()
 }
 
 impl Expect {
@@ -116,5 +139,20 @@ mod tests {
     fn a_tag_without_quotes_is_named() {
         let headers: HeaderMap = [(IF_MATCH, "7".parse().unwrap())].into_iter().collect();
         assert_eq!(Expect::read(&headers).unwrap_err().field.as_deref(), Some("if-match"));
+    }
+
+    #[test]
+    fn a_comma_within_a_tag_separates_nothing() {
+        let expect = expect("if-match", " , W/\"a,b\" ,, \"7\",");
+        assert_eq!(expect.some_of, Some(Tags::List(vec![b"W/\"a,b\"".to_vec(), b"\"7\"".to_vec()])));
+        assert!(expect.check(Some(&record())).is_ok());
+    }
+
+    #[test]
+    fn what_is_no_list_of_tags_protects_nothing_and_is_refused() {
+        for wrong in ["", ",", "\"a", "\"a\"\"b\"", "\"a\" \"b\"", "*, \"a\"", "w/\"a\"", "\"a b\""] {
+            let headers: HeaderMap = [(IF_MATCH, wrong.parse().unwrap())].into_iter().collect();
+            assert!(Expect::read(&headers).is_err(), "{wrong}");
+        }
     }
 }

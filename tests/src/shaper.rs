@@ -8,6 +8,10 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use model::stats::SubscriberStats;
 use serde_json::Value;
+use ureq::SendBody;
+use ureq::http::Request;
+use ureq::http::header::AUTHORIZATION;
+use ureq::middleware::MiddlewareNext;
 
 use crate::machine::wait_for;
 use crate::rig::Process;
@@ -21,6 +25,18 @@ pub fn program(name: &str) -> PathBuf {
         folder.pop();
     }
     folder.join(name)
+}
+
+fn agent(token: Option<&str>) -> ureq::Agent {
+    let config = ureq::Agent::config_builder()
+        .timeout_global(Some(Duration::from_secs(10)))
+        .http_status_as_error(false);
+    let bearer = token.and_then(|token| format!("Bearer {token}").parse().ok());
+    let authorize = move |mut request: Request<SendBody<'_>>, next: MiddlewareNext<'_>| {
+        request.headers_mut().extend(bearer.clone().map(|bearer| (AUTHORIZATION, bearer)));
+        next.handle(request)
+    };
+    config.middleware(authorize).build().new_agent()
 }
 
 /// A shaper with its folder, ended and removed on drop.
@@ -37,6 +53,11 @@ impl Shaper {
     /// Starts `sluice run` on a configuration in which `@STORE@` stands for the store's path, and waits until
     /// `api` (`host:port`, as in the configuration) says it is ready.
     pub fn start(folder: &Path, config: &str, api: &str) -> Result<Self> {
+        Self::start_with(folder, config, api, None)
+    }
+
+    /// [`Shaper::start`] with the bearer token that the configuration asks for.
+    pub fn start_with(folder: &Path, config: &str, api: &str, token: Option<&str>) -> Result<Self> {
         std::fs::create_dir_all(folder)?;
         let store = folder.join("sluice.db");
         let path = folder.join("sluice.toml");
@@ -44,14 +65,10 @@ impl Shaper {
         let mut command = Command::new(program("sluice"));
         command.arg("run").arg("--config").arg(&path);
         let process = Process::start("sluice", &mut command, &folder.join("sluice.log"))?;
-        let agent = ureq::Agent::config_builder()
-            .timeout_global(Some(Duration::from_secs(10)))
-            .http_status_as_error(false)
-            .build()
-            .new_agent();
+        let agent = agent(token);
         let mut made =
             Self { process, folder: folder.to_owned(), api: format!("http://{api}"), agent, gaps_before: 0 };
-        let ready = wait_for(Duration::from_secs(30), || {
+        let ready = wait_for(Duration::from_secs(60), || {
             made.process.ended().is_some() || made.get("/readyz").is_ok_and(|(status, _)| status == 200)
         });
         if let Some(status) = made.process.ended() {
@@ -59,7 +76,7 @@ impl Shaper {
         }
         if !ready {
             let reasons = made.get("/readyz").map(|(_, body)| body).unwrap_or_default();
-            bail!("sluice is not ready after 30 s: {reasons} {}", made.process.output());
+            bail!("sluice is not ready after 60 s: {reasons} {}", made.process.output());
         }
         (made.gaps_before, _) = made.gaps()?;
         Ok(made)

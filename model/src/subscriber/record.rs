@@ -196,6 +196,10 @@ impl Subscriber {
         if !patch.is_object() {
             return Err(RecordError(vec![FieldError::new("", "a merge patch is a JSON object")]));
         }
+        let strangers = strangers(patch);
+        if !strangers.is_empty() {
+            return Err(RecordError(strangers));
+        }
         let mut value = self.to_value();
         merge(&mut value, patch);
         let patched = Self::from_value(&value)?;
@@ -217,6 +221,25 @@ impl<'de> Deserialize<'de> for Subscriber {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         validate(Object::<RawSubscriber>::deserialize(deserializer)?.0).map_err(D::Error::custom)
     }
+}
+
+/// Members that a record never has and that would leave no trace, being null (RFC 7396 removes them).
+fn strangers(patch: &Value) -> Vec<FieldError> {
+    let objects: [(&str, &[&str]); 4] = [
+        ("", &["id", "down_bps", "up_bps", "profile", "parent", "match"]),
+        ("/match", &["ipv4", "ipv6", "vlan", "pppoe", "port"]),
+        ("/match/vlan", &["outer", "inner"]),
+        ("/match/pppoe", &["session", "mac"]),
+    ];
+    let mut found = Vec::new();
+    for (place, known) in objects {
+        let members = patch.pointer(place).and_then(Value::as_object).into_iter().flatten();
+        for (name, _) in members.filter(|(name, value)| value.is_null() && !known.contains(&name.as_str())) {
+            let field = format!("{place}/{name}").trim_start_matches('/').replace('/', ".");
+            found.push(FieldError::new(field, format!("unknown field `{name}`")));
+        }
+    }
+    found
 }
 
 /// RFC 7396 section 2: null removes, objects merge, all else replaces.

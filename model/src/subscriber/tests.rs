@@ -288,6 +288,15 @@ fn a_merge_patch_changes_what_it_names_and_null_removes() {
 }
 
 #[test]
+fn a_null_for_what_no_record_has_is_refused_too() {
+    let subscriber = Subscriber::from_json(CONTRACT.as_bytes()).unwrap();
+    let patch = json!({"down": null, "match": {"ipv5": null, "vlan": {"mid": null}, "pppoe": {"id": null}}});
+    let error = subscriber.merge_patch(&patch).unwrap_err();
+    let fields: Vec<_> = error.0.iter().map(|error| error.field.as_str()).collect();
+    assert_eq!(fields, ["down", "match.ipv5", "match.vlan.mid", "match.pppoe.id"]);
+}
+
+#[test]
 fn a_patch_that_breaks_the_record_is_refused_with_its_field() {
     let subscriber = Subscriber::from_json(CONTRACT.as_bytes()).unwrap();
     let refused = |patch| subscriber.merge_patch(&patch).unwrap_err().to_string();
