@@ -5,16 +5,16 @@
 //! differences travelling on), or nothing changes and the report names the lines. Keys are judged by the end state,
 //! so two records may swap an address in one request.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
+use hashbrown::{HashMap, HashSet};
 use model::Subscriber;
 use model::keys;
 use serde::Serialize;
 
 use crate::directory::Record;
 use crate::problem::Problem;
-use crate::writer::{Change, Writer, parse};
+use crate::writer::{Change, Writer, parse, same_keys};
 
 /// What becomes of records that the request does not name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -106,46 +106,44 @@ impl Writer {
         let Bulk { mode, dry_run, lines, mut errors } = bulk;
         let lines = without_repeats(lines, &mut errors);
         let mut report = Report { dry_run, ..Report::default() };
-        let mut changes = Vec::new();
-        let mut places = Vec::new();
+        let mut diff = Diff::default();
         if mode == Mode::Replace {
-            self.leavers(&lines, &mut changes)?;
-            report.deleted = changes.len() as u64;
+            self.leavers(&lines, &mut diff)?;
+            report.deleted = diff.changes.len() as u64;
         }
         for (line, after) in lines {
             let old = self.current(&after.id);
             let json = after.to_json();
-            match old {
-                Some(old) if self.unchanged(&after.id, &old, &json) => {
+            match &old {
+                Some(old) if self.unchanged(&after.id, old, &json) => {
                     report.unchanged += 1;
                     continue;
                 }
                 Some(_) => report.updated += 1,
                 None => report.created += 1,
             }
-            let old = old.map(|old| parse(&old).map(|before| (old, before))).transpose()?;
+            if old.as_ref().is_none_or(|old| !same_keys(&old.json, &json)) {
+                let before = old.as_ref().map(parse).transpose()?;
+                diff.claims.push(Claim { change: diff.changes.len(), line, before });
+            }
             let record = self.record(&json);
-            places.push((changes.len(), line));
-            changes.push(Change { id: after.id.as_str().into(), old, new: Some((record, after)) });
+            diff.changes.push(Change::put(old, record, after));
         }
-        self.judge_keys(&changes, &places, dry_run, &mut errors);
+        self.judge_keys(&diff, dry_run, &mut errors);
         if !errors.is_empty() {
             return Ok(Report { dry_run, errors: errors.sorted(), ..Report::default() });
         }
         if dry_run {
-            self.check_room(&changes)?;
+            self.check_room(&diff.changes)?;
         } else {
-            for change in changes {
-                self.stage(change);
-            }
+            self.stage_all(diff.changes);
         }
         Ok(report)
     }
 
     /// Records that no line names.
-    fn leavers(&self, lines: &[(u64, Subscriber)], changes: &mut Vec<Change>) -> Result<(), Problem> {
-        let stay: std::collections::HashSet<_> =
-            lines.iter().map(|(_, subscriber)| subscriber.id.as_str()).collect();
+    fn leavers(&self, lines: &[(u64, Subscriber)], diff: &mut Diff) -> Result<(), Problem> {
+        let stay: HashSet<_> = lines.iter().map(|(_, subscriber)| subscriber.id.as_str()).collect();
         let leave: Vec<(Arc<str>, Record)> = self
             .directory
             .read()
@@ -154,33 +152,25 @@ impl Writer {
             .map(|(id, record)| (Arc::clone(id), record.clone()))
             .collect();
         for (id, record) in leave {
-            let before = parse(&record)?;
-            changes.push(Change { id, old: Some((record, before)), new: None });
+            diff.claims.push(Claim { change: diff.changes.len(), line: 0, before: Some(parse(&record)?) });
+            diff.changes.push(Change::remove(id, record));
         }
         Ok(())
     }
 
     /// Claims all keys of the end state unless something is wrong or nothing shall happen.
-    fn judge_keys(
-        &mut self,
-        changes: &[Change],
-        places: &[(usize, u64)],
-        dry_run: bool,
-        errors: &mut Errors,
-    ) {
-        let edits: Vec<_> = changes
+    fn judge_keys(&mut self, diff: &Diff, dry_run: bool, errors: &mut Errors) {
+        let after = |claim: &Claim| diff.changes.get(claim.change).and_then(|change| change.parsed.as_ref());
+        let edits: Vec<_> = diff
+            .claims
             .iter()
-            .map(|change| keys::Edit {
-                old: change.old.as_ref().map(|(_, subscriber)| subscriber),
-                new: change.new.as_ref().map(|(_, subscriber)| subscriber),
-            })
+            .map(|claim| keys::Edit { old: claim.before.as_ref(), new: after(claim) })
             .collect();
         let only_look = dry_run || !errors.is_empty();
         let judged = if only_look { self.keys.check(&edits) } else { self.keys.apply(&edits) };
-        let lines: HashMap<usize, u64> = places.iter().copied().collect();
         for (place, conflict) in judged.err().into_iter().flatten() {
             errors.push(LineError {
-                line: lines.get(&place).copied().unwrap_or(0),
+                line: diff.claims.get(place).map_or(0, |claim| claim.line),
                 error: conflict.to_string(),
                 field: Some("match".to_owned()),
                 id: Some(conflict.claimant),
@@ -189,25 +179,42 @@ impl Writer {
     }
 }
 
+/// What a bulk request comes to.
+#[derive(Default)]
+struct Diff {
+    changes: Vec<Change>,
+    /// Of those changes that touch keys.
+    claims: Vec<Claim>,
+}
+
+struct Claim {
+    /// Place among the changes.
+    change: usize,
+    /// Line of the request; 0 of a record that no line names.
+    line: u64,
+    /// The record whose keys are given up.
+    before: Option<Subscriber>,
+}
+
 /// A name stands on one line only.
 fn without_repeats(lines: Vec<(u64, Subscriber)>, errors: &mut Errors) -> Vec<(u64, Subscriber)> {
-    let mut first: HashMap<String, u64> = HashMap::with_capacity(lines.len());
-    lines
-        .into_iter()
-        .filter(|(line, subscriber)| match first.get(&subscriber.id) {
-            None => {
-                first.insert(subscriber.id.clone(), *line);
-                true
-            }
-            Some(earlier) => {
-                errors.push(LineError {
-                    line: *line,
-                    error: format!("{:?} stands on line {earlier} already", subscriber.id),
-                    field: Some("id".to_owned()),
-                    id: Some(subscriber.id.clone()),
-                });
-                false
-            }
-        })
-        .collect()
+    if lines.is_sorted_by(|(_, one), (_, next)| one.id < next.id) {
+        return lines;
+    }
+    let mut first: HashMap<&str, u64> = HashMap::with_capacity(lines.len());
+    let mut repeats = HashSet::new();
+    for (line, subscriber) in &lines {
+        let earlier = *first.entry(&subscriber.id).or_insert(*line);
+        if earlier != *line {
+            repeats.insert(*line);
+            errors.push(LineError {
+                line: *line,
+                error: format!("{:?} stands on line {earlier} already", subscriber.id),
+                field: Some("id".to_owned()),
+                id: Some(subscriber.id.clone()),
+            });
+        }
+    }
+    drop(first);
+    lines.into_iter().filter(|(line, _)| !repeats.contains(line)).collect()
 }

@@ -28,6 +28,8 @@ const WAL_BYTES: u32 = 64 * 1024 * 1024;
 /// Pages of the log at which a commit itself copies it into the database. [`Syncer`] does so long before; this
 /// only bounds the log where commits come without a pause, so that it would never find the end of it.
 const WAL_PAGES: u32 = WAL_BYTES / 4096;
+/// Page cache: the inner pages of a million records and the leaves in use. Negative: KiB.
+const CACHE_KIB: i32 = -32 * 1024;
 
 const TABLES: &str = "
     CREATE TABLE subscriber (id TEXT PRIMARY KEY, rev INTEGER NOT NULL, record TEXT NOT NULL) WITHOUT ROWID;
@@ -256,6 +258,7 @@ fn connect(path: &Path) -> rusqlite::Result<Connection> {
     connection.busy_timeout(Duration::from_secs(2))?;
     connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
     connection.pragma_update(None, "synchronous", "NORMAL")?;
+    connection.pragma_update(None, "cache_size", CACHE_KIB)?;
     connection.pragma_update_and_check(None, "wal_autocheckpoint", WAL_PAGES, |_| Ok(()))?;
     connection.pragma_update_and_check(None, "journal_size_limit", WAL_BYTES, |_| Ok(()))?;
     Ok(connection)

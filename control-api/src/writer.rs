@@ -11,7 +11,6 @@ mod load;
 mod room;
 mod unapplied;
 
-use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvError, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
@@ -19,6 +18,7 @@ use std::thread::JoinHandle;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use axum::http::StatusCode;
+use hashbrown::HashMap;
 use model::Subscriber;
 use model::keys::{self, KeyIndex};
 use model::stats::{Event, EventKind};
@@ -109,8 +109,30 @@ impl Writes {
 /// The net change of one record within a group.
 pub(crate) struct Change {
     pub(crate) id: Arc<str>,
-    pub(crate) old: Option<(Record, Subscriber)>,
-    pub(crate) new: Option<(Record, Subscriber)>,
+    pub(crate) old: Option<Record>,
+    pub(crate) new: Option<Record>,
+    /// `new` as it was parsed, until it goes to the shaper.
+    pub(crate) parsed: Option<Subscriber>,
+}
+
+impl Change {
+    /// A record and its successor.
+    pub(crate) fn put(old: Option<Record>, new: Record, parsed: Subscriber) -> Self {
+        Self { id: parsed.id.as_str().into(), old, new: Some(new), parsed: Some(parsed) }
+    }
+
+    /// Whether keys come or go.
+    fn moves(&self) -> bool {
+        match (&self.old, &self.new) {
+            (Some(old), Some(new)) => !same_keys(&old.json, &new.json),
+            _ => true,
+        }
+    }
+
+    /// The end of a record.
+    pub(crate) fn remove(id: Arc<str>, old: Record) -> Self {
+        Self { id, old: Some(old), new: None, parsed: None }
+    }
 }
 
 /// See the module.
@@ -215,9 +237,8 @@ impl Writer {
             Command::Delete { id, expect } => {
                 let old = self.current(id).ok_or_else(|| Problem::no_record(id))?;
                 expect.check(Some(&old))?;
-                let before = parse(&old)?;
-                self.claim(Some(&before), None)?;
-                self.stage(Change { id: id.as_str().into(), old: Some((old, before)), new: None });
+                self.claim(Some(&parse(&old)?), None)?;
+                self.stage(Change::remove(id.as_str().into(), old));
                 Ok(Done::Deleted)
             }
             Command::Bulk(bulk) => self.bulk(std::mem::take(bulk)).map(Done::Bulk),
@@ -232,14 +253,13 @@ impl Writer {
         {
             return Ok(Done::Record { record: old.clone(), created });
         }
-        let old = match old {
-            Some(old) => Some((parse(&old)?, old)).map(|(before, old)| (old, before)),
-            None => None,
-        };
-        self.claim(old.as_ref().map(|(_, before)| before), Some(&after))?;
+        if old.as_ref().is_none_or(|old| !same_keys(&old.json, &json)) {
+            let before = old.as_ref().map(parse).transpose()?;
+            self.claim(before.as_ref(), Some(&after))?;
+        }
         let record = self.record(&json);
         let done = Done::Record { record: record.clone(), created };
-        self.stage(Change { id: after.id.as_str().into(), old, new: Some((record, after)) });
+        self.stage(Change::put(old, record, after));
         Ok(done)
     }
 
@@ -251,7 +271,7 @@ impl Writer {
     /// The record as the requests before this one leave it.
     pub(crate) fn current(&self, id: &str) -> Option<Record> {
         match self.places.get(id).and_then(|place| self.staged.get(*place)) {
-            Some(change) => change.new.as_ref().map(|(record, _)| record.clone()),
+            Some(change) => change.new.clone(),
             None => self.directory.get(id),
         }
     }
@@ -274,16 +294,24 @@ impl Writer {
         let place = self.places.get(&change.id).copied();
         if let Some(earlier) = place.and_then(|place| self.staged.get_mut(place)) {
             earlier.new = change.new;
+            earlier.parsed = change.parsed;
         } else {
             self.places.insert(Arc::clone(&change.id), self.staged.len());
             self.staged.push(change);
         }
     }
 
+    /// Adds a bulk request's changes, whose names are all different. It is alone in its group, so nobody looks for
+    /// their places.
+    pub(crate) fn stage_all(&mut self, changes: Vec<Change>) {
+        debug_assert!(self.staged.is_empty(), "a bulk request goes alone");
+        self.staged = changes;
+    }
+
     /// Commits and applies the group; on an error takes all of it back.
     fn settle(&mut self) -> Result<(), Problem> {
         self.places.clear();
-        let changes = std::mem::take(&mut self.staged);
+        let mut changes = std::mem::take(&mut self.staged);
         if changes.is_empty() {
             return Ok(());
         }
@@ -291,7 +319,7 @@ impl Writer {
             self.unclaim(&changes);
             return Err(problem);
         }
-        let news = changes.iter().map(|change| (&change.id, change.new.as_ref().map(|(record, _)| record)));
+        let news = changes.iter().map(|change| (&change.id, change.new.as_ref()));
         let owed = std::mem::take(&mut self.owed);
         let debts = owed.iter().map(|(id, record)| (id, record.as_ref()));
         if let Err(error) = self.store.commit(debts.chain(news).map(row), self.revision) {
@@ -300,7 +328,7 @@ impl Writer {
             self.unclaim(&changes);
             return Err(Problem::unavailable(format!("not stored: {error}")));
         }
-        if let Err(error) = self.apply(edits(&changes)) {
+        if let Err(error) = self.apply(edits(&mut changes)) {
             tracing::error!(%error, "the shaper refused a change");
             self.unclaim(&changes);
             self.take_back(&changes);
@@ -324,13 +352,13 @@ impl Writer {
     }
 
     fn unclaim(&mut self, changes: &[Change]) {
-        let edits: Vec<_> = changes
+        let claimed: Vec<_> = changes
             .iter()
-            .map(|change| keys::Edit {
-                old: change.new.as_ref().map(|(_, subscriber)| subscriber),
-                new: change.old.as_ref().map(|(_, subscriber)| subscriber),
-            })
+            .filter(|change| change.moves())
+            .map(|change| (read(change.new.as_ref()), read(change.old.as_ref())))
             .collect();
+        let edits: Vec<_> =
+            claimed.iter().map(|(old, new)| keys::Edit { old: old.as_ref(), new: new.as_ref() }).collect();
         if let Err(conflicts) = self.keys.apply(&edits) {
             tracing::error!(?conflicts, "keys could not be given back");
         }
@@ -338,7 +366,7 @@ impl Writer {
 
     /// Nothing of the changes was acknowledged: the store forgets them again, now or with the next commit.
     fn take_back(&mut self, changes: &[Change]) {
-        let olds = changes.iter().map(|change| (&change.id, change.old.as_ref().map(|(record, _)| record)));
+        let olds = changes.iter().map(|change| (&change.id, change.old.as_ref()));
         if let Err(error) = self.store.commit(olds.clone().map(row), self.revision) {
             tracing::error!(%error, "a refused change is still in the store; it goes with the next one");
             self.owed.extend(olds.map(|(id, record)| (Arc::clone(id), record.cloned())));
@@ -348,7 +376,7 @@ impl Writer {
     /// The shaper lost what a refused batch removed: it gets that back, now or as soon as it takes it.
     fn reinstate(&mut self, changes: Vec<Change>) {
         let gone = changes.into_iter().filter(|change| change.new.is_none()).filter_map(|change| change.old);
-        let lost: Vec<_> = gone.map(|(_, subscriber)| subscriber).collect();
+        let lost: Vec<_> = gone.filter_map(|record| parse(&record).ok()).collect();
         let back = lost
             .iter()
             .map(|subscriber| self.rules.servable(subscriber).unwrap_or_else(|| subscriber.clone()));
@@ -369,15 +397,16 @@ impl Writer {
             }
         }
         self.unapplied.remove(changes.iter().map(|change| &*change.id));
-        let records = changes
+        // who keeps his keys keeps his places in the index
+        let moved: Vec<_> = changes
             .iter()
-            .map(|change| (Arc::clone(&change.id), change.new.as_ref().map(|(record, _)| record.clone())));
-        self.directory.apply(records);
-        self.directory.index.apply(changes.iter().map(|change| search::Edit {
-            id: &change.id,
-            old: change.old.as_ref().map(|(_, subscriber)| subscriber),
-            new: change.new.as_ref().map(|(_, subscriber)| subscriber),
-        }));
+            .filter(|change| change.moves())
+            .map(|change| (Arc::clone(&change.id), read(change.old.as_ref()), read(change.new.as_ref())))
+            .collect();
+        self.directory.apply(changes.into_iter().map(|change| (change.id, change.new)));
+        self.directory.index.apply(
+            moved.iter().map(|(id, old, new)| search::Edit { id, old: old.as_ref(), new: new.as_ref() }),
+        );
         let kind = EventKind::Config { created, updated, deleted };
         // Nobody may be listening.
         drop(self.events.send(Event { at_ms: now_ms(), kind }));
@@ -392,11 +421,23 @@ fn row<'a>((id, record): (&'a Arc<str>, Option<&'a Record>)) -> Row<'a> {
 }
 
 /// `Remove`s first, as [`Shaper::apply`] promises.
-fn edits(changes: &[Change]) -> Vec<Edit> {
+fn edits(changes: &mut [Change]) -> Vec<Edit> {
     let gone = changes.iter().filter(|change| change.old.is_some() && change.new.is_none());
-    let removes = gone.map(|change| Edit::Remove(change.id.to_string()));
-    let here = changes.iter().filter_map(|change| change.new.as_ref());
-    removes.chain(here.map(|(_, subscriber)| Edit::Put(subscriber.clone()))).collect()
+    let mut edits: Vec<_> = gone.map(|change| Edit::Remove(change.id.to_string())).collect();
+    edits.extend(changes.iter_mut().filter_map(|change| change.parsed.take()).map(Edit::Put));
+    edits
+}
+
+/// A record parsed. That one of ours is not valid was told where it was read.
+fn read(record: Option<&Record>) -> Option<Subscriber> {
+    record.and_then(|record| parse(record).ok())
+}
+
+/// Whether two records in canonical form claim the same keys: what matches stands last in them. (Within a string the
+/// quotes would be escaped.)
+pub(crate) fn same_keys(one: &str, other: &str) -> bool {
+    let matches = |json| str::split_once(json, "\"match\":").map(|(_, rest)| rest);
+    matches(one).is_some_and(|rest| matches(other) == Some(rest))
 }
 
 fn refusal(error: &ShaperError) -> Problem {

@@ -34,6 +34,8 @@ use crate::watch::{self, LcoreWatches, Watch};
 
 /// Longest wait for an lcore to take or answer something.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// An lcore that runs answers within a loop or two: for so long it is not worth sleeping.
+const SOON: Nanos = Nanos(20_000);
 /// Ids of removed subscribers that do not come back.
 const LATE: ApplyError =
     ApplyError::Unavailable("an lcore has not let go of removed subscribers, whose place is wanted");
@@ -186,14 +188,20 @@ impl Inner {
     /// Waits until `done`, at most `PATIENCE`; whether it was.
     pub(crate) fn wait(&self, mut done: impl FnMut() -> bool) -> bool {
         let end = self.now() + Nanos(u64::try_from(PATIENCE.as_nanos()).unwrap_or(u64::MAX));
+        let soon = self.now() + SOON;
         loop {
             if done() {
                 return true;
             }
-            if self.now() > end || self.phase.get() >= Phase::Drain {
+            let now = self.now();
+            if now > end || self.phase.get() >= Phase::Drain {
                 return false;
             }
-            pause();
+            if now < soon {
+                std::hint::spin_loop();
+            } else {
+                pause();
+            }
         }
     }
 

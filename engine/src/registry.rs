@@ -19,10 +19,10 @@ mod plan;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use aqm::BitsPerSec;
+use hashbrown::HashMap;
 use model::config::Role;
 use model::keys::Conflict;
 use model::subscriber::DEFAULT_PROFILE;

@@ -8,9 +8,9 @@
 //! it was. It keeps no records: the caller, which has them, hands the old one in.
 //! Size: 32 bytes a key and load factor; 1,000,000 records of three keys take about 150 MB with their names.
 
-use std::collections::HashMap;
 use std::fmt;
 
+use hashbrown::HashMap;
 use ipnet::IpNet;
 
 use crate::subscriber::{Pppoe, Subscriber, Vlan};

@@ -7,6 +7,7 @@
 pub mod demo;
 pub mod direct;
 pub mod frames;
+pub mod load;
 pub mod machine;
 pub mod rig;
 pub mod scene;

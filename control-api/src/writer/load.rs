@@ -6,10 +6,10 @@
 //! tried again every [`RETRY`] and with its next change. Where the store holds more than the shaper has room for,
 //! those go first whose revision is lowest: who was let in last is shut out.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hashbrown::HashMap;
 use model::Subscriber;
 use model::keys::KeyIndex;
 use model::stats::Event;
@@ -73,16 +73,17 @@ impl Writer {
                 .map_err(|conflict| damaged(path, id, conflict.to_string()))?;
             let id = Arc::from(id);
             index.apply([search::Edit { id: &id, old: None, new: Some(&subscriber) }].into_iter());
-            records.push((id, Record { rev, json: subscriber.to_json().into() }));
+            // as this program wrote it, so it is canonical
+            records.push((id, Record { rev, json: text.into() }));
             let changed = rules.servable(&subscriber);
             lost += usize::from(changed.is_some());
             batch.push(Edit::Put(changed.unwrap_or(subscriber)));
             if batch.len() >= BATCH {
-                apply_each(shaper, std::mem::take(&mut batch), unapplied);
+                apply_each(shaper, rules, std::mem::take(&mut batch), &records, unapplied);
             }
             Ok(())
         })?;
-        apply_each(shaper, batch, unapplied);
+        apply_each(shaper, rules, batch, &records, unapplied);
         if lost > 0 {
             tracing::warn!(
                 records = lost,
@@ -138,11 +139,7 @@ impl Writer {
                 tracing::warn!(id = %seed.id, %conflict, "[[subscriber]] left out");
             } else {
                 let record = self.record(&seed.to_json());
-                self.stage(Change {
-                    id: seed.id.as_str().into(),
-                    old: None,
-                    new: Some((record, seed.clone())),
-                });
+                self.stage(Change::put(None, record, seed.clone()));
             }
         }
         self.settle().map_err(|problem| StartError::Seed {
@@ -153,19 +150,28 @@ impl Writer {
     }
 }
 
-/// As a batch, or where that is refused one by one, so that a bad record costs only itself.
-fn apply_each(shaper: &dyn Shaper, batch: Vec<Edit>, unapplied: &Unapplied) {
-    if batch.is_empty() || shaper.apply(batch.clone()).is_ok() {
+/// As a batch, or where that is refused one by one, so that a bad record costs only itself. The batch is of the last
+/// of `records`.
+fn apply_each(
+    shaper: &dyn Shaper,
+    rules: &Rules,
+    batch: Vec<Edit>,
+    records: &[(Arc<str>, Record)],
+    unapplied: &Unapplied,
+) {
+    let size = batch.len();
+    if batch.is_empty() || shaper.apply(batch).is_ok() {
         return;
     }
     let mut unavailable = None;
-    for edit in batch {
-        let id = Arc::from(edit.id());
+    for (id, record) in records.iter().skip(records.len() - size) {
+        let Ok(subscriber) = super::parse(record) else { continue };
+        let edit = Edit::Put(rules.servable(&subscriber).unwrap_or(subscriber));
         // one refusal for want of an answer stands for all that follow: each would wait as long
         let outcome = unavailable.clone().map_or_else(|| shaper.apply(vec![edit]), Err);
         if let Err(error) = outcome {
             unavailable = matches!(error, ShaperError::Unavailable(_)).then(|| error.clone());
-            unapplied.add([(id, error)]);
+            unapplied.add([(Arc::clone(id), error)]);
         }
     }
 }

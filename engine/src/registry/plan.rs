@@ -4,10 +4,10 @@
 //! Invariant: a plan holds differences only, computed against the registry it was made on; another commit in
 //! between makes it stale.
 
-use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use aqm::BitsPerSec;
+use hashbrown::{HashMap, HashSet};
 use model::Subscriber;
 use model::config::Role;
 use model::keys::{Conflict, Key as ModelKey};
