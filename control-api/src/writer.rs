@@ -337,7 +337,7 @@ impl Writer {
             }
             return Err(refusal(&error));
         }
-        self.publish(&changes);
+        self.publish(changes);
         Ok(())
     }
 
@@ -386,9 +386,9 @@ impl Writer {
         }
     }
 
-    fn publish(&mut self, changes: &[Change]) {
+    fn publish(&mut self, changes: Vec<Change>) {
         let (mut created, mut updated, mut deleted) = (0, 0, 0);
-        for change in changes {
+        for change in &changes {
             match (&change.old, &change.new) {
                 (None, Some(_)) => created += 1,
                 (Some(_), Some(_)) => updated += 1,
@@ -404,9 +404,11 @@ impl Writer {
             .map(|change| (Arc::clone(&change.id), read(change.old.as_ref()), read(change.new.as_ref())))
             .collect();
         self.directory.apply(changes.into_iter().map(|change| (change.id, change.new)));
-        self.directory.index.apply(
-            moved.iter().map(|(id, old, new)| search::Edit { id, old: old.as_ref(), new: new.as_ref() }),
-        );
+        self.directory.index.apply(moved.iter().map(|(id, old, new)| search::Edit {
+            id,
+            old: old.as_ref(),
+            new: new.as_ref(),
+        }));
         let kind = EventKind::Config { created, updated, deleted };
         // Nobody may be listening.
         drop(self.events.send(Event { at_ms: now_ms(), kind }));

@@ -68,7 +68,7 @@ impl Shaper {
         let agent = agent(token);
         let mut made =
             Self { process, folder: folder.to_owned(), api: format!("http://{api}"), agent, gaps_before: 0 };
-        let ready = wait_for(Duration::from_secs(60), || {
+        let ready = wait_for(Duration::from_mins(1), || {
             made.process.ended().is_some() || made.get("/readyz").is_ok_and(|(status, _)| status == 200)
         });
         if let Some(status) = made.process.ended() {

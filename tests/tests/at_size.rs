@@ -20,7 +20,8 @@ fn judge(figures: &Figures) -> Timed {
 #[test]
 fn fifty_thousand_records_change_under_traffic_and_outlive_a_kill() {
     undisturbed("fifty_thousand_records_change_under_traffic_and_outlive_a_kill", || {
-        let figures = run(Options { records: 50_000, seconds: 3.0, connections: 8 }, drop)?;
+        let figures =
+            run(Options { records: 50_000, seconds: 3.0, connections: 8 }, |line| println!("{line}"))?;
         println!("{}", figures.json());
         Ok((judge(&figures), figures.gap_us))
     });

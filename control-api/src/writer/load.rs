@@ -36,7 +36,8 @@ impl Writer {
     pub(crate) fn load(options: &Options, shaper: Arc<dyn Shaper>, store: Store) -> Result<Self, StartError> {
         let mut writer = Self {
             directory: Arc::default(),
-            keys: KeyIndex::default(),
+            // most have a prefix of each IP version
+            keys: KeyIndex::with_capacity(usize::try_from(2 * store.records()?).unwrap_or(0)),
             revision: store.revision()?,
             store,
             shaper,

@@ -19,7 +19,7 @@ impl Connection {
     pub(super) fn open(host: &str) -> Result<Self> {
         let stream = TcpStream::connect(host).with_context(|| format!("no connection to {host}"))?;
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(Duration::from_secs(120)))?;
+        stream.set_read_timeout(Some(Duration::from_mins(2)))?;
         Ok(Self { stream, host: host.to_owned(), request: Vec::new(), answer: Vec::new() })
     }
 

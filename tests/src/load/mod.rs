@@ -196,8 +196,8 @@ fn seen_at_once(network: &Direct) -> Result<()> {
         let (status, body) = network.shaper.put("/v1/subscribers/probe", &line.record())?;
         ensure!(status == 201, "{status} {body}");
         ensure!(network.reaches(0, &address(0, PROBE), &server(0)), "the probe reaches nobody");
-        let stats = network.shaper.stats("probe")?;
-        let packets = [&stats.down, &stats.up].map(|way| way.classic.forwarded + way.l4s.forwarded);
+        let seen = network.shaper.stats("probe")?;
+        let packets = [&seen.down, &seen.up].map(|way| way.classic.forwarded + way.l4s.forwarded);
         ensure!(packets == [1, 1], "a packet each way, counted {packets:?}");
         ensure!(network.shaper.delete("/v1/subscribers/probe")? == 204, "the probe stays");
     }
@@ -215,8 +215,7 @@ impl Traffic {
         let (pair, folder) = (&network.pairs[0], network.folder.as_path());
         let at = format!("{}:8401", server(0));
         let serving = traffic_server(&pair.server, &at, folder)?;
-        let options =
-            ["--direction", "down", "--seconds", "600", "--rate-bps", OFFERED_BPS, "--ecn", "not_ect"];
+        let options = ["--direction", "down", "--seconds", "600", "--rate-bps", OFFERED_BPS, "--ecn", "ect0"];
         let client = run_udp(&pair.client, (&address(0, TRAFFIC.host), &at), "cbr", &options, folder)?;
         let made = Self { client, _server: serving };
         let flows = wait_for(Duration::from_secs(10), || {
