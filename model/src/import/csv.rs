@@ -3,15 +3,17 @@
 //!
 //! A row is a device; rows of one Circuit ID are one subscriber. The layout is found for each row by where its
 //! addresses and rates are, the number of its fields only says what to try first: the example file that most
-//! installations began with has the header of one layout and the rows of another.
+//! installations began with has the header of one layout and the rows of another. A header of its own may name a
+//! column of rate strings instead of the two of Mb/s: `Mikrotik-Rate-Limit` (or `Rate Limit`), `Filter-Id` of accel-ppp.
 //! Departures from the tool this format comes from: host bits in a prefix and different rates of one circuit are
 //! problems here, for there is no telling which was meant.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 
 use ipnet::{Ipv4Net, Ipv6Net};
 
-use super::{Gather, Options, newlines};
+use super::rates::{Grammar, scaled};
+use super::{Gather, Options, Wish, newlines};
 use crate::subscriber::{MAX_RATE_BPS, MIN_RATE_BPS, Match, Subscriber, check_id, parse_ipv4, parse_ipv6};
 
 /// Where what stands in a row.
@@ -19,11 +21,14 @@ use crate::subscriber::{MAX_RATE_BPS, MIN_RATE_BPS, Match, Subscriber, check_id,
 struct Layout {
     id: usize,
     parent: Option<usize>,
+    parent_id: Option<usize>,
     ipv4: usize,
     ipv6: usize,
     min: [Option<usize>; 2],
     /// Down and up.
-    max: [usize; 2],
+    max: [Option<usize>; 2],
+    /// A column of rate strings.
+    string: Option<(usize, Grammar)>,
     sqm: Option<usize>,
 }
 
@@ -31,24 +36,43 @@ struct Layout {
 const CURRENT: Layout = Layout {
     id: 0,
     parent: Some(4),
+    parent_id: Some(5),
     ipv4: 8,
     ipv6: 9,
     min: [Some(10), Some(11)],
-    max: [12, 13],
+    max: [Some(12), Some(13)],
+    string: None,
     sqm: Some(15),
 };
 /// 13 columns.
-const LEGACY: Layout =
-    Layout { id: 0, parent: Some(4), ipv4: 6, ipv6: 7, min: [Some(8), Some(9)], max: [10, 11], sqm: None };
+const LEGACY: Layout = Layout {
+    id: 0,
+    parent: Some(4),
+    parent_id: None,
+    ipv4: 6,
+    ipv6: 7,
+    min: [Some(8), Some(9)],
+    max: [Some(10), Some(11)],
+    string: None,
+    sqm: None,
+};
 /// Numbers of fields that rows of the known layouts have.
 const FIELDS: [usize; 3] = [13, 15, 16];
 
 /// Names of the columns in messages.
 const ID: &str = "Circuit ID";
+pub(super) const PARENT: &str = "Parent Node";
 const IPV4: &str = "IPv4";
 const IPV6: &str = "IPv6";
 const MIN: [&str; 2] = ["Download Min Mbps", "Upload Min Mbps"];
 const MAX: [&str; 2] = ["Download Max Mbps", "Upload Max Mbps"];
+/// Columns of rate strings.
+const STRINGS: [(&str, Grammar); 4] = [
+    ("Mikrotik-Rate-Limit", Grammar::Mikrotik),
+    ("Rate-Limit", Grammar::Mikrotik),
+    ("Rate Limit", Grammar::Mikrotik),
+    ("Filter-Id", Grammar::Accel),
+];
 
 /// Reads all rows.
 pub(super) fn rows(text: &str, options: &Options, gather: &mut Gather) {
@@ -117,13 +141,17 @@ fn header(row: &::csv::StringRecord) -> Result<Layout, &'static str> {
     let names: Vec<_> = row.iter().map(normal).collect();
     let maybe = |wanted: &str| names.iter().position(|name| *name == normal(wanted));
     let find = |wanted: &'static str| maybe(wanted).ok_or(wanted);
+    let string = STRINGS.into_iter().find_map(|(name, grammar)| Some((maybe(name)?, grammar)));
+    let rate = |wanted| if string.is_some() { Ok(maybe(wanted)) } else { find(wanted).map(Some) };
     Ok(Layout {
         id: find(ID)?,
-        parent: maybe("Parent Node"),
+        parent: maybe(PARENT),
+        parent_id: maybe("Parent Node ID"),
         ipv4: find(IPV4)?,
         ipv6: find(IPV6)?,
         min: MIN.map(maybe),
-        max: [find(MAX[0])?, find(MAX[1])?],
+        max: [rate(MAX[0])?, rate(MAX[1])?],
+        string,
         sqm: maybe("sqm"),
     })
 }
@@ -134,6 +162,10 @@ struct Circuit {
     line: usize,
     /// Down and up.
     rates: [u64; 2],
+    /// The rate string had bursts.
+    bursts: bool,
+    /// Name and id of the node above it, and the line that says so.
+    parent: Option<(String, String, usize)>,
     ipv4: Vec<Ipv4Net>,
     ipv6: Vec<Ipv6Net>,
 }
@@ -144,10 +176,9 @@ struct Table {
     rows: usize,
     circuits: Vec<Circuit>,
     by_id: HashMap<String, usize>,
-    parents: BTreeSet<String>,
-    with_parent: usize,
     with_sqm: usize,
     with_min: usize,
+    with_bursts: usize,
     off_header: usize,
 }
 
@@ -164,10 +195,7 @@ impl Table {
         if gather.problems.len() == before {
             self.with_min += usize::from(layout.min.iter().flatten().any(|at| !cell(*at).is_empty()));
             self.with_sqm += usize::from(layout.sqm.is_some_and(|at| !cell(at).is_empty()));
-            if let Some(parent) = layout.parent.map(cell).filter(|parent| !parent.is_empty()) {
-                self.with_parent += 1;
-                self.parents.insert(parent.to_owned());
-            }
+            self.with_bursts += usize::from(circuit.bursts);
             self.merge(circuit, gather);
         }
     }
@@ -203,6 +231,15 @@ impl Table {
                 gather.fail(circuit.line, column, message);
             }
         }
+        match (&mut earlier.parent, circuit.parent) {
+            (Some((name, id, _)), Some((other, other_id, _))) if (&*name, &*id) != (&other, &other_id) => {
+                let message =
+                    format!("\"{other}\", but line {} gives circuit {} \"{name}\"", earlier.line, circuit.id);
+                gather.fail(circuit.line, PARENT, message);
+            }
+            (Some(_), _) => {}
+            (none, other) => *none = other,
+        }
         earlier.ipv4.extend(circuit.ipv4);
         earlier.ipv6.extend(circuit.ipv6);
     }
@@ -217,6 +254,9 @@ impl Table {
             let [down_bps, up_bps] = circuit.rates;
             let matches = Match { ipv4: circuit.ipv4, ipv6: circuit.ipv6, ..Match::default() };
             let profile = options.profile.clone();
+            if let Some((name, id, line)) = circuit.parent {
+                gather.wishes.push(Wish { place: gather.subscribers.len(), line, name, id });
+            }
             gather.keep(
                 circuit.line,
                 Subscriber { id: circuit.id, down_bps, up_bps, profile, parent: None, matches },
@@ -230,15 +270,6 @@ impl Table {
                 gather.notes.push(text);
             }
         };
-        let (rows, parents) = (self.with_parent, self.parents.len());
-        note(
-            rows,
-            format!(
-                "{} {}; there are none here yet, so they were left out",
-                counted(rows, "row names", "rows name"),
-                counted(parents, "parent node", "parent nodes"),
-            ),
-        );
         let rows = self.with_sqm;
         note(
             rows,
@@ -256,6 +287,14 @@ impl Table {
                 counted(rows, "row has", "rows have")
             ),
         );
+        let rows = self.with_bursts;
+        note(
+            rows,
+            format!(
+                "{} bursts or priorities in the rate string; subscribers are shaped to the rate",
+                counted(rows, "row has", "rows have")
+            ),
+        );
         let rows = self.off_header;
         note(
             rows,
@@ -268,18 +307,19 @@ impl Table {
 }
 
 /// A number and what it counts.
-fn counted(count: usize, one: &str, more: &str) -> String {
+pub(super) fn counted(count: usize, one: &str, more: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { more })
 }
 
 /// Whether addresses and rates are where `layout` has them.
 fn fits(layout: &Layout, row: &::csv::StringRecord) -> bool {
     let cell = |at: usize| row.get(at).unwrap_or_default();
-    let rate = |at: usize| cell(at).parse::<f64>().is_ok();
+    let rate = |at: Option<usize>| at.is_some_and(|at| mbps(cell(at)).is_ok() || number(cell(at)));
+    let string = || layout.string.is_some_and(|(at, _)| !cell(at).is_empty());
     let v4 = || addresses(cell(layout.ipv4)).all(|text| text.contains('.') && !text.contains(':'));
     let v6 = || addresses(cell(layout.ipv6)).all(|text| text.contains(':'));
     let any = !cell(layout.ipv4).is_empty() || !cell(layout.ipv6).is_empty();
-    any && v4() && v6() && layout.max.into_iter().all(rate)
+    any && v4() && v6() && (layout.max.into_iter().all(rate) || string())
 }
 
 /// Several addresses in one cell.
@@ -299,20 +339,43 @@ fn read_row(layout: &Layout, row: &::csv::StringRecord, line: usize, gather: &mu
     }
     for (column, at) in MIN.into_iter().zip(layout.min) {
         let text = at.map(cell).unwrap_or_default();
-        if !text.is_empty() && text.parse::<f64>().is_err() {
+        if !text.is_empty() && !number(text) {
             gather.fail(line, column, format!("\"{text}\" is not a number"));
         }
     }
+    let (rates, bursts) = read_rates(layout, row, line, gather);
+    let parent = [layout.parent, layout.parent_id].map(|at| at.map(cell).unwrap_or_default().to_owned());
+    let [name, node] = parent;
+    let parent = (!name.is_empty() || !node.is_empty()).then_some((name, node, line));
+    let ipv4 = prefixes(IPV4, cell(layout.ipv4), line, parse_ipv4, gather);
+    let ipv6 = prefixes(IPV6, cell(layout.ipv6), line, parse_ipv6, gather);
+    Circuit { id, line, rates, bursts, parent, ipv4, ipv6 }
+}
+
+/// Down and up by the columns of Mb/s or, where those are empty, by the rate string; and whether that has bursts.
+fn read_rates(
+    layout: &Layout,
+    row: &::csv::StringRecord,
+    line: usize,
+    gather: &mut Gather,
+) -> ([u64; 2], bool) {
+    let cells = layout.max.map(|at| at.and_then(|at| row.get(at)).unwrap_or_default());
+    let string = layout.string.map(|(at, grammar)| (row.get(at).unwrap_or_default(), grammar));
+    if let Some((text, grammar)) = string.filter(|(text, _)| !text.is_empty() && cells == ["", ""]) {
+        match grammar.read(text) {
+            Ok(rates) => return ([rates.down_bps, rates.up_bps], rates.more),
+            Err(message) => gather.fail(line, grammar.column(), message),
+        }
+        return ([0; 2], false);
+    }
     let mut rates = [0; 2];
-    for ((column, at), rate) in MAX.into_iter().zip(layout.max).zip(&mut rates) {
-        match mbps(cell(at)) {
+    for ((column, cell), rate) in MAX.into_iter().zip(cells).zip(&mut rates) {
+        match mbps(cell) {
             Ok(bps) => *rate = bps,
             Err(message) => gather.fail(line, column, message),
         }
     }
-    let ipv4 = prefixes(IPV4, cell(layout.ipv4), line, parse_ipv4, gather);
-    let ipv6 = prefixes(IPV6, cell(layout.ipv6), line, parse_ipv6, gather);
-    Circuit { id, line, rates, ipv4, ipv6 }
+    (rates, false)
 }
 
 fn check_circuit(id: &str) -> Result<(), String> {
@@ -339,8 +402,20 @@ fn prefixes<P>(
     parsed.collect()
 }
 
-/// Fractional Mb/s to b/s.
-fn mbps(text: &str) -> Result<u64, String> {
+/// Whether a cell holds a plain number.
+fn number(text: &str) -> bool {
+    text.parse::<f64>().is_ok()
+}
+
+/// Fractional Mb/s, or a number with a suffix of its own (`512k`, `50M`, `1G`), to b/s.
+pub(super) fn mbps(text: &str) -> Result<u64, String> {
+    let suffixed = scaled(text, 0, &[('K', 1_000), ('M', 1_000_000), ('G', 1_000_000_000)]);
+    if let Some(bps) = suffixed.filter(|_| text.ends_with(|last: char| last.is_ascii_alphabetic())) {
+        return (MIN_RATE_BPS..=MAX_RATE_BPS)
+            .contains(&bps)
+            .then_some(bps)
+            .ok_or_else(|| format!("\"{text}\" is not from 64k to 400G"));
+    }
     let number = text.parse::<f64>().ok().filter(|number| number.is_finite());
     let bps = number.ok_or_else(|| format!("\"{text}\" is not a number"))? * 1e6;
     #[expect(clippy::cast_precision_loss, reason = "both bounds are far below 2^53")]

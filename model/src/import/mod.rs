@@ -1,15 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Subscriber files: NDJSON, a JSON array, or ShapedDevices.csv in its layouts, told apart by their content.
+//! Subscriber files: NDJSON, a JSON array, or ShapedDevices.csv in its layouts, told apart by their content; and the
+//! aggregates above them from `network.json`.
 //!
 //! Invariant: either every record of the file is good and all come back, or none does and every bad line is named.
 
 mod csv;
 mod json;
+pub mod network;
+mod parents;
+pub mod rates;
 #[cfg(test)]
 mod tests;
 
 use std::collections::HashMap;
 use std::fmt;
+
+pub use parents::Parents;
 
 use crate::keys::KeyIndex;
 use crate::problem::{Problem, Problems, RecordError};
@@ -20,6 +26,8 @@ use crate::subscriber::{DEFAULT_PROFILE, Subscriber};
 pub enum Content {
     /// A configuration.
     Config,
+    /// Aggregates: `network.json`.
+    Network,
     /// Subscribers.
     Subscribers(Format),
 }
@@ -69,6 +77,20 @@ pub struct Imported {
     pub lines: Vec<usize>,
     /// What of the file was left out, a sentence each.
     pub notes: Vec<String>,
+    /// Parent nodes that rows of ShapedDevices.csv name, before [`settle`](Self::settle).
+    wishes: Vec<Wish>,
+}
+
+/// A node that a row names as the one above it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Wish {
+    /// Place of the record.
+    place: usize,
+    line: usize,
+    /// Name of the node.
+    name: String,
+    /// Its id; either may be empty.
+    id: String,
 }
 
 /// Tells what `text` is. Whatever is no JSON and no table of devices is taken for a configuration, whose reader
@@ -78,7 +100,8 @@ pub fn detect(text: &str) -> Content {
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
     let first = lines.clone().next().unwrap_or_default();
     if first.starts_with('{') {
-        return Content::Subscribers(Format::Ndjson);
+        let network = network::looks_like(text);
+        return if network { Content::Network } else { Content::Subscribers(Format::Ndjson) };
     }
     if let Some(rest) = first.strip_prefix('[') {
         let next = rest.trim_start().chars().next().or_else(|| lines.clone().nth(1)?.chars().next());
@@ -111,6 +134,14 @@ pub fn read(file: &str, bytes: &[u8], options: &Options) -> Result<Imported, Pro
     let format = match detect(text) {
         Content::Subscribers(format) => format,
         Content::Config if text.trim().is_empty() => Format::Ndjson,
+        Content::Network => {
+            gather.fail(
+                1,
+                "",
+                "is a network of parents, not subscribers; it goes with --network beside them",
+            );
+            return Err(Problems(gather.problems));
+        }
         Content::Config => {
             gather.fail(1, "", "is neither NDJSON nor a JSON array nor ShapedDevices.csv");
             return Err(Problems(gather.problems));
@@ -136,6 +167,7 @@ struct Gather {
     subscribers: Vec<Subscriber>,
     lines: Vec<usize>,
     notes: Vec<String>,
+    wishes: Vec<Wish>,
 }
 
 impl Gather {
@@ -146,6 +178,7 @@ impl Gather {
             subscribers: Vec::new(),
             lines: Vec::new(),
             notes: Vec::new(),
+            wishes: Vec::new(),
         }
     }
 
@@ -163,10 +196,6 @@ impl Gather {
     }
 
     fn keep(&mut self, line: usize, subscriber: Subscriber) {
-        if let Some(parent) = &subscriber.parent {
-            let message = format!("there is no parent \"{parent}\"");
-            self.fail(line, "parent", message);
-        }
         self.subscribers.push(subscriber);
         self.lines.push(line);
     }
@@ -188,7 +217,8 @@ impl Gather {
             }
         }
         if self.problems.is_empty() {
-            return Ok(Imported { format, subscribers, lines: self.lines, notes: self.notes });
+            let Self { lines, notes, wishes, .. } = self;
+            return Ok(Imported { format, subscribers, lines, notes, wishes });
         }
         self.problems.sort_by_key(|problem| problem.line);
         Err(Problems(self.problems))

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The sample files operators have, and what goes wrong in them.
 
+mod parents;
+mod properties;
+
 use super::*;
 
 const CURRENT: &[u8] = include_bytes!("../../tests/data/shaped_devices_current.csv");
@@ -49,11 +52,7 @@ fn the_current_layout_merges_devices_of_one_circuit() {
     assert_eq!(imported.lines, [3, 5, 6, 7]);
     assert_eq!(imported.format, Format::ShapedDevices);
     assert!(imported.subscribers.iter().all(|subscriber| subscriber.parent.is_none()));
-    assert!(
-        imported.notes.iter().any(|note| note.contains("4 rows name 2 parent nodes")),
-        "{:?}",
-        imported.notes
-    );
+    assert!(imported.names_parents());
     assert!(imported.notes.iter().any(|note| note.contains("2 rows name a queue discipline")));
 }
 
@@ -162,7 +161,6 @@ fn lines_of_json_are_records_and_each_bad_one_is_named() {
         "4: id: \"a\" is the id of line 1 already",
         "5: match: prefix 10.0.0.1/32 of \"c\" is already claimed by \"a\" (line 1)",
         "6: up_bps: invalid type: string \"fast\", expected whole bits per second, for instance 50000000",
-        "7: parent: there is no parent \"olt\"",
         "8: speed: unknown field `speed`, expected one of `id`, `down_bps`, `up_bps`, `profile`, `parent`, `match`",
         "9: not JSON: EOF while parsing an object at column 9",
     ];
@@ -196,6 +194,10 @@ fn content_is_told_apart() {
         ("seed = [1, 2]", Content::Config),
         ("", Content::Config),
         ("{\"id\":\"a\"}", subscribers(Format::Ndjson)),
+        ("{\"match\":{\"ipv4\":[]}}", subscribers(Format::Ndjson)),
+        ("{}", subscribers(Format::Ndjson)),
+        ("{\"", subscribers(Format::Ndjson)),
+        ("{\n \"Site_1\" : { \"type\": \"site\" } }", Content::Network),
         ("  [ {\"id\":\"a\"} ]", subscribers(Format::JsonArray)),
         ("[\n\n{\"id\":\"a\"}]", subscribers(Format::JsonArray)),
         ("[]", subscribers(Format::JsonArray)),
@@ -212,4 +214,6 @@ fn what_is_not_text_or_nothing_known_is_refused() {
     assert_eq!(bad(b"1,a\n2,\xff\n"), ["2: is not UTF-8 text; save the file as UTF-8"]);
     assert_eq!(bad(b"hello"), ["1: is neither NDJSON nor a JSON array nor ShapedDevices.csv"]);
     assert_eq!(good(b"\n").subscribers, []);
+    let network = bad(b"{\"Site\":{}}");
+    assert_eq!(network, ["1: is a network of parents, not subscribers; it goes with --network beside them"]);
 }
