@@ -15,14 +15,14 @@ use control_api::{Options, Server};
 use dataplane::MbufPacket;
 use engine::{IdMemory, Profiles};
 use model::Config;
-use model::import::{self, Content, Imported};
+use model::import::{self, Content, Imported, network};
 
 use crate::preflight;
 
 /// Arguments of `sluice check`.
 #[derive(clap::Args)]
 pub(crate) struct CheckArgs {
-    /// Configuration (TOML), or subscribers: NDJSON, a JSON array, ShapedDevices.csv
+    /// Configuration (TOML), subscribers (NDJSON, a JSON array, ShapedDevices.csv), or network.json
     #[arg(required_unless_present = "preflight")]
     file: Option<PathBuf>,
     /// Look whether this machine suits the configuration (without FILE: /etc/sluice/sluice.toml, if it is there), with a
@@ -73,7 +73,14 @@ fn verdict(name: &str, bytes: &[u8]) -> Result<String, String> {
         check_api(name, &config)?;
         return config_summary(name, &config);
     }
-    let imported = import::read(name, bytes, &import::Options::default()).map_err(lines)?;
+    if import::detect(text) == Content::Network {
+        let network = network::read(name, bytes).map_err(lines)?;
+        let notes = network.notes.iter().map(|note| format!("{name}: note: {note}\n"));
+        let parents = count(network.nodes.len(), "parent");
+        return Ok(format!("{}{name}: a good network: {parents}\n", notes.collect::<String>()));
+    }
+    let mut imported = import::read(name, bytes, &import::Options::default()).map_err(lines)?;
+    imported.note_parents();
     Ok(import_summary(name, &imported))
 }
 
@@ -204,7 +211,7 @@ mod tests {
     fn a_subscriber_file_is_recognised_and_its_notes_are_shown() {
         let csv = b"1,n,d,dn,AP,,100.64.0.1,,1,1,50,10,\n";
         let summary = verdict("s.csv", csv).unwrap();
-        assert!(summary.starts_with("s.csv: note: 1 row names 1 parent node;"), "{summary}");
+        assert!(summary.contains("s.csv: note: 1 parent node is named;"), "{summary}");
         assert!(
             summary.ends_with("s.csv: a good subscriber file (ShapedDevices.csv): 1 subscriber\n"),
             "{summary}"

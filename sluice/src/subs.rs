@@ -4,16 +4,22 @@
 //! Knows the interface only; a shaper on another machine is the same to it as one here. Answers go to stdout, as a
 //! table or with `--json` as the interface gives them; what went wrong goes to stderr and the exit code is 1.
 
+mod apply;
 pub(crate) mod client;
+mod diff;
 mod load;
+mod parents;
 mod show;
+mod source;
 #[cfg(test)]
 mod tests;
+mod watch;
 
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use model::import::rates::Grammar;
 use serde_json::{Map, Value};
 
 use client::{Client, encode};
@@ -57,7 +63,8 @@ enum Action {
         id: String,
     },
     /// Change the rates of one; a rate left out stays
-    #[command(group = clap::ArgGroup::new("rates").required(true).multiple(true).args(["down_bps", "up_bps"]))]
+    #[command(group = clap::ArgGroup::new("rates").required(true).multiple(true)
+        .args(["down_bps", "up_bps", "mikrotik", "accel"]))]
     SetRate {
         /// Its id
         id: String,
@@ -67,6 +74,17 @@ enum Action {
         /// Rate from the subscriber in bits per second, or with k, M or G: 10M
         #[arg(long, value_name = "N", value_parser = parse_rate)]
         up_bps: Option<u64>,
+        /// Both rates as a Mikrotik-Rate-Limit, RX/TX, which is up/down: 10M/50M
+        #[arg(long, value_name = "RX/TX", conflicts_with_all = ["down_bps", "up_bps", "accel"])]
+        mikrotik: Option<String>,
+        /// Both rates as accel-ppp's shaper takes them, DOWN/UP in kbit/s: 50000/10000
+        #[arg(long, value_name = "DOWN/UP", conflicts_with_all = ["down_bps", "up_bps"])]
+        accel: Option<String>,
+    },
+    /// What one has sent, waited and lost, in both directions and queues
+    Stats {
+        /// Its id
+        id: String,
     },
     /// Remove one
     Rm {
@@ -75,6 +93,8 @@ enum Action {
     },
     /// Load a file: NDJSON, a JSON array, ShapedDevices.csv; all of it or nothing
     Load(load::LoadArgs),
+    /// Apply a file that scripts rewrite, whenever it changed, is whole and parses; ends on Ctrl-C or TERM
+    Watch(watch::WatchArgs),
 }
 
 /// Does what is asked; exit code 1 if the shaper or the file says no.
@@ -94,9 +114,19 @@ fn execute(args: SubsArgs, out: &mut dyn Write, err: &mut dyn Write) -> anyhow::
             let record = client.get(&path_of(&id))?;
             show::record(&record, args.json, out)?;
         }
-        Action::SetRate { id, down_bps, up_bps } => {
+        Action::SetRate { id, down_bps, up_bps, mikrotik, accel } => {
+            let strings = [(Grammar::Mikrotik, mikrotik), (Grammar::Accel, accel)];
+            let given = strings.into_iter().find_map(|(grammar, text)| Some(grammar.read(&text?)));
+            let (down_bps, up_bps) = match given.transpose().map_err(anyhow::Error::msg)? {
+                Some(rates) => (Some(rates.down_bps), Some(rates.up_bps)),
+                None => (down_bps, up_bps),
+            };
             let record = client.patch(&path_of(&id), &rates(down_bps, up_bps))?;
             show::record(&record, args.json, out)?;
+        }
+        Action::Stats { id } => {
+            let stats = client.get(&format!("{}/stats", path_of(&id)))?;
+            show::stats(&stats, args.json, out)?;
         }
         Action::Rm { id } => {
             client.delete(&path_of(&id))?;
@@ -104,7 +134,8 @@ fn execute(args: SubsArgs, out: &mut dyn Write, err: &mut dyn Write) -> anyhow::
                 writeln!(out, "{id} removed")?;
             }
         }
-        Action::Load(load) => return load::run(&client, load, args.json, out, err),
+        Action::Load(load) => return load::run(&client, &load, args.json, out, err),
+        Action::Watch(watch) => return watch::run(&client, &watch, args.json, out, err),
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -135,14 +166,23 @@ fn rates(down_bps: Option<u64>, up_bps: Option<u64>) -> Value {
 /// All pages, each shown as it comes: a million records are never held at once.
 fn list(client: &Client, json: bool, out: &mut dyn Write) -> anyhow::Result<()> {
     let mut list = show::List::new(json, out);
+    pages(client, "/v1/subscribers", |items| list.page(items))?;
+    list.finish()
+}
+
+/// Every page of a list, one after the other; `Ok(false)` where the shaper has no such list.
+fn pages(
+    client: &Client,
+    path: &str,
+    mut take: impl FnMut(&[Value]) -> anyhow::Result<()>,
+) -> anyhow::Result<bool> {
     let mut after = String::new();
     loop {
-        let page = client.get(&format!("/v1/subscribers?limit={PAGE}{after}"))?;
-        let items = page.get("items").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-        list.page(items)?;
+        let Some(page) = client.find(&format!("{path}?limit={PAGE}{after}"))? else { return Ok(false) };
+        take(page.get("items").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default())?;
         match page.get("next").and_then(Value::as_str).filter(|next| !next.is_empty()) {
             Some(next) => after = format!("&after={}", encode(next)),
-            None => return list.finish(),
+            None => return Ok(true),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::io::Read;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, anyhow, bail, ensure};
 use serde_json::Value;
 use ureq::http::{Method, Request, Response, StatusCode};
 use ureq::tls::{PemItem, RootCerts, TlsConfig};
@@ -13,11 +13,18 @@ use ureq::{Agent, Body, SendBody};
 
 use super::Connection;
 
+/// The shaper cannot be reached, or takes no calls now: another time it may.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct Away(String);
+
 /// How long a connection may take to come about.
 const CONNECT: Duration = Duration::from_secs(5);
 /// How long an ordinary call may take, and a bulk load of a million records.
 const CALL: Duration = Duration::from_secs(30);
 const BULK: Duration = Duration::from_mins(10);
+/// How long a stream is read before it is asked for anew, so that a dead connection is found.
+const STREAM: Duration = Duration::from_mins(10);
 /// Largest answer that is read: a page of records or the errors of a bulk load.
 const MOST_ANSWER: u64 = 256 << 20;
 
@@ -74,6 +81,29 @@ impl Client {
         // a stream never ends by itself
         let rest = read.err().map(|error| format!("\n(broke off: {error})\n")).unwrap_or_default();
         Ok(String::from_utf8_lossy(&text).into_owned() + &rest)
+    }
+
+    /// As `get`; `None` where there is no such thing.
+    pub(crate) fn find(&self, path: &str) -> anyhow::Result<Option<Value>> {
+        let answer = self.call(Method::GET, path, "application/json", SendBody::none(), CALL)?;
+        match answer.status {
+            StatusCode::NOT_FOUND | StatusCode::NOT_IMPLEMENTED => Ok(None),
+            status if status.is_success() => Ok(Some(answer.body)),
+            _ => Err(answer.refusal()),
+        }
+    }
+
+    /// A body without end, read as it comes until the connection is ten minutes old.
+    pub(crate) fn stream(&self, path: &str) -> anyhow::Result<impl Read + 'static> {
+        let request = self.request(Method::GET, path, "application/json", SendBody::none(), STREAM)?;
+        let response = self.agent.run(request).map_err(|error| self.unreachable(&error))?;
+        ensure!(response.status().is_success(), "HTTP {}", response.status().as_u16());
+        Ok(response.into_body().into_reader())
+    }
+
+    pub(super) fn put(&self, path: &str, record: &Value) -> anyhow::Result<Value> {
+        let text = record.to_string();
+        self.plain(Method::PUT, path, SendBody::from_reader(&mut text.as_bytes()))
     }
 
     pub(super) fn patch(&self, path: &str, changes: &Value) -> anyhow::Result<Value> {
@@ -140,7 +170,7 @@ impl Client {
         } else {
             ""
         };
-        anyhow!("{} does not answer: {text}{hint}", self.base)
+        Away(format!("{} does not answer: {text}{hint}", self.base)).into()
     }
 }
 
@@ -151,6 +181,9 @@ impl Answer {
         let why = text("detail").or_else(|| text("title")).unwrap_or("no reason given");
         let hint =
             if self.status == StatusCode::UNAUTHORIZED { "; --token-file names the token" } else { "" };
+        if self.status == StatusCode::SERVICE_UNAVAILABLE {
+            return Away(format!("{why} (HTTP 503)")).into();
+        }
         match text("field").filter(|field| !why.contains(field)) {
             Some(field) => anyhow!("{field}: {why} (HTTP {}){hint}", self.status.as_u16()),
             None => anyhow!("{why} (HTTP {}){hint}", self.status.as_u16()),
@@ -199,7 +232,7 @@ impl Read for Lent<'_> {
 }
 
 /// Percent-encodes all but the unreserved characters (RFC 3986 section 2.3).
-pub(super) fn encode(text: &str) -> String {
+pub(crate) fn encode(text: &str) -> String {
     let each = text.bytes().map(|byte| match byte {
         b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => char::from(byte).to_string(),
         _ => format!("%{byte:02X}"),

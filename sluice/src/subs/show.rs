@@ -6,7 +6,17 @@ use std::io::Write;
 use serde_json::Value;
 
 /// Column heads.
-const HEADS: [&str; 5] = ["ID", "DOWN", "UP", "PROFILE", "MATCH"];
+const HEADS: [&str; 6] = ["ID", "DOWN", "UP", "PROFILE", "PARENT", "MATCH"];
+/// Columns of a queue's statistics and the members they stand for.
+const QUEUE: [(&str, &str); 6] = [
+    ("ARRIVED", "arrived"),
+    ("FORWARDED", "forwarded"),
+    ("BYTES", "forwarded_bytes"),
+    ("MARKED", "marked"),
+    ("QUEUED", "queued"),
+    ("CE BEFORE", "arrived_ce"),
+];
+const DROPS: [&str; 5] = ["dropped_ect", "dropped_not_ect", "dropped_tail", "dropped_pool", "dropped_other"];
 
 /// A list shown page by page.
 pub(super) struct List<'a> {
@@ -15,7 +25,7 @@ pub(super) struct List<'a> {
     /// Records shown so far.
     shown: usize,
     /// Column widths, which only grow.
-    widths: [usize; 5],
+    widths: [usize; 6],
 }
 
 impl<'a> List<'a> {
@@ -56,7 +66,7 @@ impl<'a> List<'a> {
         Ok(())
     }
 
-    fn line(&mut self, cells: &[String; 5]) -> anyhow::Result<()> {
+    fn line(&mut self, cells: &[String; 6]) -> anyhow::Result<()> {
         let padded = cells.iter().zip(self.widths).map(|(cell, width)| format!("{cell:width$}"));
         let line = padded.collect::<Vec<_>>().join("  ");
         writeln!(self.out, "{}", line.trim_end())?;
@@ -76,10 +86,59 @@ pub(super) fn record(record: &Value, json: bool, out: &mut dyn Write) -> anyhow:
     Ok(())
 }
 
-fn row(record: &Value) -> [String; 5] {
+fn row(record: &Value) -> [String; 6] {
     let text = |name: &str| record.get(name).and_then(Value::as_str).unwrap_or("-").to_owned();
     let bps = |name: &str| record.get(name).and_then(Value::as_u64).map_or_else(|| "-".to_owned(), rate);
-    [text("id"), bps("down_bps"), bps("up_bps"), text("profile"), matches(record)]
+    let matching = record.get("match").map(matches).unwrap_or_default();
+    [text("id"), bps("down_bps"), bps("up_bps"), text("profile"), text("parent"), matching]
+}
+
+/// A member of a record as people read it.
+pub(super) fn member(name: &str, value: &Value) -> String {
+    match value {
+        Value::Null => "none".to_owned(),
+        Value::Number(number) if name.ends_with("_bps") => number.as_u64().map_or_else(String::new, rate),
+        Value::String(text) => text.clone(),
+        Value::Object(_) if name == "match" => matches(value),
+        other => other.to_string(),
+    }
+}
+
+/// Counters of both directions and queues: a row each.
+pub(super) fn stats(stats: &Value, json: bool, out: &mut dyn Write) -> anyhow::Result<()> {
+    if json {
+        writeln!(out, "{stats:#}")?;
+        return Ok(());
+    }
+    let heads = ["DIR", "QUEUE"].into_iter().chain(QUEUE.map(|(head, _)| head));
+    let heads = heads.chain(["DROPPED", "P50", "P99", "MAX"]).map(str::to_owned);
+    let mut rows = vec![heads.collect::<Vec<_>>()];
+    for (dir, queue) in [("down", "l4s"), ("down", "classic"), ("up", "l4s"), ("up", "classic")] {
+        let figures = stats.get(dir).and_then(|way| way.get(queue)).unwrap_or(&Value::Null);
+        let count = |name: &str| figures.get(name).and_then(Value::as_u64).unwrap_or(0);
+        let delay = |name: &str| {
+            let us = figures.get("delay_us").and_then(|delay| delay.get(name)).and_then(Value::as_f64);
+            format!("{:.2} ms", us.unwrap_or(0.0) / 1e3)
+        };
+        let counts = QUEUE.map(|(_, name)| count(name).to_string());
+        let dropped = DROPS.map(count).iter().sum::<u64>().to_string();
+        let names = [dir.to_owned(), queue.to_owned()].into_iter();
+        rows.push(names.chain(counts).chain([dropped, delay("p50"), delay("p99"), delay("max")]).collect());
+    }
+    let widths: Vec<_> = (0..rows.first().map_or(0, Vec::len))
+        .map(|at| rows.iter().filter_map(|row| row.get(at)).map(String::len).max().unwrap_or(0))
+        .collect();
+    for row in &rows {
+        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:>width$}"));
+        writeln!(out, "{}", cells.collect::<Vec<_>>().join("  "))?;
+    }
+    for dir in ["down", "up"] {
+        let way = stats.get(dir).unwrap_or(&Value::Null);
+        let p_prime = way.get("p_prime").and_then(Value::as_f64).unwrap_or(0.0);
+        let overload = way.get("overload").and_then(Value::as_bool) == Some(true);
+        writeln!(out, "{dir}: p' {p_prime:.4}{}", if overload { ", overload" } else { "" })?;
+    }
+    Ok(())
 }
 
 /// In the largest unit that needs at most three decimals.
@@ -94,8 +153,8 @@ pub(super) fn rate(bps: u64) -> String {
     format!("{whole}{} {name}", decimals.trim_end_matches('0').trim_end_matches('.'))
 }
 
-fn matches(record: &Value) -> String {
-    let member = |name: &str| record.get("match").and_then(|matches| matches.get(name));
+fn matches(matches: &Value) -> String {
+    let member = |name: &str| matches.get(name);
     let prefixes = ["ipv4", "ipv6"].into_iter().filter_map(member).filter_map(Value::as_array).flatten();
     let mut parts: Vec<String> = prefixes.filter_map(Value::as_str).map(str::to_owned).collect();
     let number = |value: &Value, name: &str| value.get(name).and_then(Value::as_u64);

@@ -9,6 +9,9 @@ use clap::Parser;
 
 use super::*;
 
+mod network;
+mod watching;
+
 #[derive(Parser)]
 struct Cli {
     #[command(flatten)]
@@ -30,7 +33,10 @@ struct Script {
 
 impl Script {
     fn new(answers: Vec<(u16, &str)>) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        Self::on(TcpListener::bind("127.0.0.1:0").unwrap(), answers)
+    }
+
+    fn on(listener: TcpListener, answers: Vec<(u16, &str)>) -> Self {
         let url = format!("http://{}", listener.local_addr().unwrap());
         let answers: Vec<_> = answers.into_iter().map(|(status, body)| (status, body.to_owned())).collect();
         let thread = std::thread::spawn(move || {
@@ -107,9 +113,9 @@ fn a_list_follows_all_pages() {
     assert_eq!(code, Ok(ExitCode::SUCCESS));
     assert_eq!(seen[0].line, "GET /v1/subscribers?limit=1000 HTTP/1.1");
     assert_eq!(seen[1].line, "GET /v1/subscribers?limit=1000&after=a%20b HTTP/1.1");
-    let expected = "ID   DOWN      UP        PROFILE  MATCH\n\
-        a b  100 Mb/s  2.5 Mb/s  default  10.0.0.1/32, pppoe 21 02:00:00:00:00:01, vlan 100.42, port access\n\
-        c    100 Mb/s  2.5 Mb/s  default  10.0.0.2/32, pppoe 22 02:00:00:00:00:01, vlan 100.42, port access\n";
+    let expected = "ID   DOWN      UP        PROFILE  PARENT  MATCH\n\
+        a b  100 Mb/s  2.5 Mb/s  default  -       10.0.0.1/32, pppoe 21 02:00:00:00:00:01, vlan 100.42, port access\n\
+        c    100 Mb/s  2.5 Mb/s  default  -       10.0.0.2/32, pppoe 22 02:00:00:00:00:01, vlan 100.42, port access\n";
     assert_eq!(out, expected);
 }
 
@@ -158,13 +164,29 @@ fn a_removal_says_so() {
 fn a_file_is_sent_as_lines_whatever_its_format() {
     let csv = file("good.csv", "1,n,d,dn,,,100.64.0.1,,,,50,10,\n2,n,d,dn,,,100.64.0.2,,,,60,10,\n");
     let answer = r#"{"created":1,"updated":1,"deleted":7,"unchanged":0,"errors":[]}"#;
-    let (code, out, err, seen) =
-        Script::new(vec![(200, answer)]).run(&["load", &csv, "--replace", "--dry-run", "--profile", "gold"]);
+    let there = format!("{{\"items\":[{},{}],\"next\":null}}", record("2", 2), record("old", 3));
+    let (code, out, err, seen) = Script::new(vec![(200, answer), (200, &there)]).run(&[
+        "load",
+        &csv,
+        "--replace",
+        "--dry-run",
+        "--profile",
+        "gold",
+    ]);
     assert_eq!(code, Ok(ExitCode::SUCCESS), "{err}");
+    assert_eq!(seen[1].line, "GET /v1/subscribers?limit=1000 HTTP/1.1");
     assert_eq!(seen[0].line, "POST /v1/subscribers/bulk?mode=replace&dry_run=true HTTP/1.1");
     assert_eq!(seen[0].body.lines().count(), 2);
     assert!(seen[0].body.starts_with(r#"{"id":"1","down_bps":50000000,"up_bps":10000000,"profile":"gold""#));
-    assert_eq!(out, "1 would be created, 1 would be updated, 7 would be deleted, 0 would be unchanged\n");
+    let rest = "pppoe 23 02:00:00:00:00:01, vlan 100.42, port access";
+    let expected = format!(
+        "+ 1: 50 Mb/s down, 10 Mb/s up, profile gold, 100.64.0.1/32\n\
+         ~ 2: down_bps 100 Mb/s -> 60 Mb/s; up_bps 2.5 Mb/s -> 10 Mb/s; profile default -> gold; \
+         match 10.0.0.2/32, pppoe 22 02:00:00:00:00:01, vlan 100.42, port access -> 100.64.0.2/32\n\
+         - old: 100 Mb/s down, 2.5 Mb/s up, profile default, 10.0.0.3/32, {rest}\n\
+         1 would be created, 1 would be updated, 7 would be deleted, 0 would be unchanged\n"
+    );
+    assert_eq!(out, expected);
     std::fs::remove_file(csv).unwrap();
 }
 
@@ -276,4 +298,37 @@ fn rates_show_in_the_largest_exact_unit() {
     for (bps, expected) in cases {
         assert_eq!(show::rate(bps), expected);
     }
+}
+
+#[test]
+fn rates_are_taken_as_other_shapers_write_them() {
+    for (flag, text) in [("--mikrotik", "10M/50M 20M/100M"), ("--accel", "50000/10000")] {
+        let (code, _, _, seen) =
+            Script::new(vec![(200, &record("a", 1))]).run(&["set-rate", "a", flag, text]);
+        assert_eq!(code, Ok(ExitCode::SUCCESS));
+        assert_eq!(seen[0].body, r#"{"down_bps":50000000,"up_bps":10000000}"#);
+    }
+    let (code, ..) = Script::new(vec![]).run(&["set-rate", "a", "--accel", "fast"]);
+    assert!(code.unwrap_err().starts_with("\"fast\" is no rate"));
+    let both = ["subs", "set-rate", "a", "--accel", "1000", "--up-bps", "64k"];
+    assert!(Cli::try_parse_from(both).is_err());
+}
+
+#[test]
+fn statistics_are_a_row_a_queue() {
+    let l4s = r#"{"arrived":9,"forwarded":7,"forwarded_bytes":900,"marked":3,"dropped_ect":1,"dropped_tail":1,
+        "queued":0,"delay_us":{"p50":120.0,"p99":900.0,"max":1500.0}}"#;
+    let stats =
+        format!(r#"{{"down":{{"l4s":{l4s},"classic":{{}},"p_prime":0.25,"overload":true}},"up":{{}}}}"#);
+    let (code, out, ..) = Script::new(vec![(200, &stats)]).run(&["stats", "a"]);
+    assert_eq!(code, Ok(ExitCode::SUCCESS));
+    let lines: Vec<_> = out.lines().collect();
+    let row: Vec<_> = lines[1].split_whitespace().collect();
+    assert_eq!(
+        row,
+        ["down", "l4s", "9", "7", "900", "3", "0", "0", "2", "0.12", "ms", "0.90", "ms", "1.50", "ms"]
+    );
+    assert_eq!(lines[5..], ["down: p' 0.2500, overload", "up: p' 0.0000"]);
+    let (_, out, ..) = Script::new(vec![(200, &stats)]).run(&["stats", "a", "--json"]);
+    assert_eq!(serde_json::from_str::<Value>(&out).unwrap()["down"]["l4s"]["marked"], 3);
 }
