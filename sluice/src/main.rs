@@ -18,6 +18,7 @@ mod replay;
 mod run;
 mod strangers;
 mod subs;
+mod top;
 mod traffic;
 
 use std::process::ExitCode;
@@ -46,6 +47,8 @@ enum Command {
     SupportBundle(bundle::BundleArgs),
     /// Read and change the subscribers of a running shaper.
     Subs(subs::SubsArgs),
+    /// Watch a running shaper in the terminal: throughput, delay, marks, drops, the busiest and the worst.
+    Top(top::TopArgs),
     /// Send and receive real UDP traffic under congestion control.
     Traffic(traffic::TrafficArgs),
     /// Run senders against AQMs in virtual time.
@@ -62,6 +65,7 @@ fn main() -> ExitCode {
         Command::SupportBundle(args) => bundle::run(&args),
         Command::Replay(args) => replay::run(args),
         Command::Subs(args) => subs::run(args),
+        Command::Top(args) => top::run(&args),
         Command::Traffic(args) => traffic::run(args),
         Command::Lab(args) => lab::run(args),
         Command::Bench(args) => bench::run(args),

@@ -9,6 +9,7 @@ pub mod direct;
 pub mod frames;
 pub mod load;
 pub mod machine;
+pub mod pty;
 pub mod quiet;
 pub mod rig;
 pub mod scene;
