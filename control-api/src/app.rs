@@ -31,6 +31,7 @@ const CALLS: usize = 8;
 pub(crate) struct Parts {
     pub(crate) shaper: Arc<dyn Shaper>,
     pub(crate) directory: Arc<Directory>,
+    pub(crate) parents: Arc<Directory>,
     pub(crate) writes: Writes,
     pub(crate) events: broadcast::Sender<Event>,
     pub(crate) protection: Protection,

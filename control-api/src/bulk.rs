@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use crate::directory::Record;
 use crate::problem::Problem;
-use crate::writer::{Change, Writer, parse, same_keys};
+use crate::writer::{Change, Writer, misplaced, parse, same_keys};
 
 /// What becomes of records that the request does not name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -112,6 +112,15 @@ impl Writer {
             report.deleted = diff.changes.len() as u64;
         }
         for (line, after) in lines {
+            if let Some(parent) = after.parent.as_ref().filter(|parent| !self.forest.contains(parent)) {
+                errors.push(LineError {
+                    line,
+                    error: format!("parent: there is no parent {parent:?}"),
+                    field: Some("parent".to_owned()),
+                    id: Some(after.id),
+                });
+                continue;
+            }
             let old = self.current(&after.id);
             let json = after.to_json();
             match &old {
@@ -136,6 +145,10 @@ impl Writer {
         if dry_run {
             self.check_room(&diff.changes)?;
         } else {
+            for Change { old, parsed, .. } in &diff.changes {
+                let to = parsed.as_ref().and_then(|after| after.parent.as_deref());
+                self.adopt(old.as_ref(), to).map_err(|error| misplaced(&error))?;
+            }
             self.stage_all(diff.changes);
         }
         Ok(report)

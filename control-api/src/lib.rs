@@ -24,6 +24,7 @@ mod lobby;
 mod metrics;
 mod ndjson;
 mod options;
+mod parents;
 mod precondition;
 mod problem;
 mod protection;

@@ -14,7 +14,7 @@ use prometheus::{Opts, Registry, core::Describer};
 use crate::shaper::Shaper;
 
 /// Name, help, type, labels of each family.
-const FAMILIES: [(&str, &str, MetricType, &[&str]); 19] = {
+const FAMILIES: [(&str, &str, MetricType, &[&str]); 21] = {
     use MetricType::{COUNTER, GAUGE, HISTOGRAM};
     [
         ("sluice_port_packets_total", "Frames through a port.", COUNTER, &["port", "way"]),
@@ -42,6 +42,8 @@ const FAMILIES: [(&str, &str, MetricType, &[&str]); 19] = {
             &["dir", "kind"],
         ),
         ("sluice_subscribers", "Records, and those with a packet queued.", GAUGE, &["state"]),
+        ("sluice_parents", "Aggregates above subscribers.", GAUGE, &[]),
+        ("sluice_parents_saturated", "Aggregates that are a bottleneck now.", GAUGE, &["dir"]),
         ("sluice_overload_episodes_total", "Times a queue pair went into overload.", COUNTER, &["dir"]),
         ("sluice_pi_update_seconds", "A pass over the PI bank.", HISTOGRAM, &[]),
         ("sluice_lcore_busy_ratio", "Share of loops that found work.", GAUGE, &["lcore", "role"]),
@@ -125,6 +127,10 @@ impl Families {
         let subscribers = &snapshot.subscribers;
         self.number("sluice_subscribers", &["configured"], subscribers.configured);
         self.number("sluice_subscribers", &["active"], subscribers.active);
+        self.number("sluice_parents", &[], snapshot.parents.configured);
+        for (dir, saturated) in ["down", "up"].into_iter().zip(snapshot.parents.saturated) {
+            self.number("sluice_parents_saturated", &[dir], saturated);
+        }
         self.number("sluice_buffers", &["free"], snapshot.buffers.free);
         self.number("sluice_buffers", &["used"], snapshot.buffers.used);
         self.number("sluice_build_info", &[env!("CARGO_PKG_VERSION"), &snapshot.dpdk], 1);

@@ -66,6 +66,10 @@ impl Problem {
         Self::new(StatusCode::NOT_FOUND, format!("no subscriber is named {id:?}")).field("id")
     }
 
+    pub(crate) fn no_parent(id: &str) -> Self {
+        Self::new(StatusCode::NOT_FOUND, format!("no parent is named {id:?}")).field("id")
+    }
+
     pub(crate) fn unavailable(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, detail)
     }

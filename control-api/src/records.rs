@@ -13,6 +13,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http_body::Frame;
+use model::Subscriber;
 use serde_json::{Value, json};
 
 use crate::app::App;
@@ -46,13 +47,17 @@ pub(crate) async fn one(
     Params::read(&uri)?.end()?;
     let expect = Expect::read(&headers)?;
     let record = app.parts.directory.get(&id).ok_or_else(|| Problem::no_record(&id))?;
-    let known = expect.has(&record);
-    let mut response = answer(StatusCode::OK, &record);
-    if known {
+    Ok(shown(&expect, &record))
+}
+
+/// A record, or that the client has it.
+pub(crate) fn shown(expect: &Expect, record: &Record) -> Response {
+    let mut response = answer(StatusCode::OK, record);
+    if expect.has(record) {
         *response.status_mut() = StatusCode::NOT_MODIFIED;
         *response.body_mut() = Body::empty();
     }
-    Ok(response)
+    response
 }
 
 pub(crate) async fn put(
@@ -63,7 +68,8 @@ pub(crate) async fn put(
     body: Body,
 ) -> Result<Response, Problem> {
     let (expect, body) = read(&app, &uri, &headers, body).await?;
-    let subscriber = rules::from_body(&id, &body)?;
+    let (json, value) = (Subscriber::from_json, Subscriber::from_value);
+    let subscriber = rules::from_body(&id, &body, json, value, |subscriber| &subscriber.id)?;
     app.rules.check(&subscriber).map_err(|error| Problem::record(&error))?;
     let done = app.parts.writes.submit(Command::Put(subscriber, expect)).await?;
     Ok(changed(done))
@@ -95,7 +101,12 @@ pub(crate) async fn delete(
 }
 
 /// What a change of one record brings along.
-async fn read(app: &App, uri: &Uri, headers: &HeaderMap, body: Body) -> Result<(Expect, Vec<u8>), Problem> {
+pub(crate) async fn read(
+    app: &App,
+    uri: &Uri,
+    headers: &HeaderMap,
+    body: Body,
+) -> Result<(Expect, Vec<u8>), Problem> {
     Params::read(uri)?.end()?;
     json_kind(headers)?;
     let expect = Expect::read(headers)?;
@@ -105,7 +116,7 @@ async fn read(app: &App, uri: &Uri, headers: &HeaderMap, body: Body) -> Result<(
     Ok((expect, Pieces::new(headers, body, bounds)?.all().await?))
 }
 
-fn changed(done: Done) -> Response {
+pub(crate) fn changed(done: Done) -> Response {
     match done {
         Done::Record { record, created: true } => answer(StatusCode::CREATED, &record),
         Done::Record { record, created: false } => answer(StatusCode::OK, &record),
@@ -176,13 +187,18 @@ fn bulk_answer(report: &Report) -> Response {
 }
 
 pub(crate) async fn list(State(app): State<Arc<App>>, uri: Uri) -> Result<Response, Problem> {
-    let mut params = Params::read(&uri)?;
+    page(&app.parts.directory, &uri)
+}
+
+/// A page of a directory.
+pub(crate) fn page(directory: &Arc<Directory>, uri: &Uri) -> Result<Response, Problem> {
+    let mut params = Params::read(uri)?;
     let limit = params.parse("limit", PAGE, "a number from 1 to 100000", |text| {
         text.parse().ok().filter(|limit| (1..=PAGE_MAX).contains(limit))
     })?;
     let after = params.text("after")?;
     params.end()?;
-    let page = Page { directory: Arc::clone(&app.parts.directory), after, left: limit, stage: Stage::Start };
+    let page = Page { directory: Arc::clone(directory), after, left: limit, stage: Stage::Start };
     Ok(([(CONTENT_TYPE, "application/json")], Body::new(page)).into_response())
 }
 

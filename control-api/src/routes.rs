@@ -13,12 +13,12 @@ use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, HOST, X_CONTENT_TYPE_OPTIO
 use axum::http::{HeaderValue, Method, StatusCode, Uri};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{MethodRouter, any, get, post};
+use axum::routing::{MethodRouter, get, post};
 use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::app::App;
 use crate::problem::Problem;
-use crate::{dashboard, events, history, records, reload, state};
+use crate::{dashboard, events, history, parents, records, reload, state};
 
 const OPENAPI: &str = include_str!("../openapi.json");
 
@@ -26,6 +26,7 @@ type Route = (&'static str, &'static [&'static str], MethodRouter<Arc<App>>);
 
 /// Path, methods, handlers.
 fn table() -> Vec<Route> {
+    let parent = get(parents::one).put(parents::put).patch(parents::patch).delete(parents::delete);
     let one = get(records::one).put(records::put).patch(records::patch).delete(records::delete);
     vec![
         ("/", &["get"], get(dashboard::page)),
@@ -37,9 +38,9 @@ fn table() -> Vec<Route> {
         ("/v1/subscribers/bulk", &["post"], post(records::bulk)),
         ("/v1/subscribers/{id}", &["get", "put", "patch", "delete"], one),
         ("/v1/subscribers/{id}/stats", &["get"], get(state::stats)),
-        ("/v1/parents", &["get"], any(parents)),
-        ("/v1/parents/{id}", &["get", "put", "patch", "delete"], any(parents)),
-        ("/v1/parents/{id}/stats", &["get"], any(parents)),
+        ("/v1/parents", &["get"], get(parents::list)),
+        ("/v1/parents/{id}", &["get", "put", "patch", "delete"], parent),
+        ("/v1/parents/{id}/stats", &["get"], get(parents::stats)),
         ("/v1/search", &["get"], get(records::search)),
         ("/v1/summary", &["get"], get(history::summary)),
         ("/v1/top", &["get"], get(state::top)),
@@ -107,12 +108,6 @@ async fn no_path(uri: Uri) -> Problem {
 
 async fn no_method(method: Method, uri: Uri) -> Problem {
     Problem::new(StatusCode::METHOD_NOT_ALLOWED, format!("{} does not take {method}", uri.path()))
-}
-
-/// Aggregates come with a later version; until then nothing pretends to keep one.
-async fn parents() -> Problem {
-    Problem::new(StatusCode::NOT_IMPLEMENTED, "this version has no aggregates above subscribers")
-        .field("parent")
 }
 
 async fn openapi() -> Response {

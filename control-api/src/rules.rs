@@ -32,10 +32,6 @@ impl Rules {
     /// Names what a record refers to and does not exist.
     pub(crate) fn check(&self, subscriber: &Subscriber) -> Result<(), RecordError> {
         let mut errors = Vec::new();
-        if let Some(parent) = &subscriber.parent {
-            let message = format!("{parent:?} does not exist: this version has no aggregates");
-            errors.push(FieldError::new("parent", message));
-        }
         if !self.has_profile(&subscriber.profile) {
             let message = format!("{:?} is not a profile of the configuration", subscriber.profile);
             errors.push(FieldError::new("profile", message));
@@ -61,32 +57,38 @@ impl Rules {
 }
 
 /// A record from the body of a PUT: its name may stand in the path alone, and must not differ from it.
-pub(crate) fn from_body(id: &str, body: &[u8]) -> Result<Subscriber, Problem> {
-    let parsed = match Subscriber::from_json(body) {
+pub(crate) fn from_body<T>(
+    id: &str,
+    body: &[u8],
+    from_json: impl Fn(&[u8]) -> Result<T, RecordError>,
+    from_value: impl Fn(&Value) -> Result<T, RecordError>,
+    name: impl Fn(&T) -> &str,
+) -> Result<T, Problem> {
+    let parsed = match from_json(body) {
         Err(error) if error.0.iter().any(|error| error.field == "id") => {
             let mut value: Value = json_value(body)?;
             match value.as_object_mut() {
                 Some(object) if !object.contains_key("id") => {
                     object.insert("id".to_owned(), json!(id));
-                    Subscriber::from_value(&value)
+                    from_value(&value)
                 }
                 _ => Err(error),
             }
         }
         parsed => parsed,
     };
-    let subscriber = match parsed {
-        Ok(subscriber) => subscriber,
+    let record = match parsed {
+        Ok(record) => record,
         Err(error) => {
             json_value(body)?;
             return Err(Problem::record(&error));
         }
     };
-    if subscriber.id != id {
-        let detail = format!("{:?} in the body is not {id:?} of the path", subscriber.id);
+    if name(&record) != id {
+        let detail = format!("{:?} in the body is not {id:?} of the path", name(&record));
         return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, detail).field("id"));
     }
-    Ok(subscriber)
+    Ok(record)
 }
 
 /// The body as JSON; 400 if it is none, 422 if it says something twice.

@@ -99,6 +99,9 @@ pub enum StartError {
         /// What is wrong.
         reason: String,
     },
+    /// Aggregates of the store.
+    #[error("the parents of the store are not taken: {0}")]
+    Parents(String),
     /// Threads or runtime.
     #[error("the HTTP threads cannot start: {0}")]
     Threads(String),
@@ -134,6 +137,7 @@ impl Server {
         let reload = Arc::<Reloader>::default();
         let loaded = Writer::load(&options, Arc::clone(&shaper), store)?;
         let (directory, events) = (Arc::clone(&loaded.directory), loaded.events.clone());
+        let parents = Arc::clone(&loaded.parents);
         let (limits, start_hook) = (options.limits, options.thread_start);
         let (thread, writes) = loaded.spawn(start_hook).map_err(threads)?;
         let app = App::new(
@@ -141,6 +145,7 @@ impl Server {
             Parts {
                 shaper,
                 directory,
+                parents,
                 writes: writes.clone(),
                 events,
                 protection: protection.clone(),

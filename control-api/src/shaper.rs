@@ -5,8 +5,10 @@
 //! all records applied so far claim no key twice; and the store commits nothing that goes beyond
 //! [`Shaper::capacity`], for what it holds at a death is what the next start has to find room for.
 
-use model::Subscriber;
-use model::stats::{Event, LcoreState, MetricsSnapshot, PortState, SubscriberStats, Top, TopQuery};
+use model::stats::{
+    Event, LcoreState, MetricsSnapshot, ParentStats, PortState, SubscriberStats, Top, TopQuery,
+};
+use model::{Parent, Subscriber};
 use tokio::sync::broadcast;
 
 /// A change to one record.
@@ -16,6 +18,10 @@ pub enum Edit {
     Put(Subscriber),
     /// Remove the record of that name.
     Remove(String),
+    /// Create this aggregate, or change the one of that name; what waits below it stays.
+    PutParent(Parent),
+    /// Remove the aggregate of that name, which has nothing below it any more.
+    RemoveParent(String),
 }
 
 impl Edit {
@@ -23,7 +29,8 @@ impl Edit {
     pub fn id(&self) -> &str {
         match self {
             Self::Put(subscriber) => &subscriber.id,
-            Self::Remove(id) => id,
+            Self::PutParent(parent) => &parent.id,
+            Self::Remove(id) | Self::RemoveParent(id) => id,
         }
     }
 }
@@ -62,8 +69,8 @@ pub trait Shaper: Send + Sync + 'static {
     /// are on their way to the lcores.
     ///
     /// No two records claim one key once the whole batch is applied; in between they may (two records that swap
-    /// an address), so an implementation releases what the batch gives up before it claims. `Remove` comes before
-    /// `Put`, no name comes twice. A `Remove` of a record the data plane does not have is no error.
+    /// an address), so an implementation releases what the batch gives up before it claims. `Remove` comes first,
+    /// then `PutParent` in any order (the outcome has no loop), `Put`, `RemoveParent`; no name of a kind comes twice. A `Remove` of a record the data plane does not have is no error.
     ///
     /// # Errors
     /// See [`ShaperError`].
@@ -71,6 +78,12 @@ pub trait Shaper: Send + Sync + 'static {
 
     /// How many records it has room for in all. It does not change while it runs.
     fn capacity(&self) -> u64;
+
+    /// How many aggregates it has room for in all.
+    fn parents_capacity(&self) -> u64;
+
+    /// An aggregate's counters; `None` if the data plane has no such aggregate or an lcore does not answer.
+    fn parent_stats(&self, id: &str) -> Option<ParentStats>;
 
     /// One snapshot of a subscriber's counters; `None` if the data plane has no such record or its lcore does not
     /// answer.

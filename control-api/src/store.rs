@@ -22,7 +22,7 @@ const SYNC_EVERY: Duration = Duration::from_millis(50);
 /// "SLUC", SQLite's `application_id` of our files.
 const APPLICATION: i32 = 0x534C_5543;
 /// Layout of the tables, SQLite's `user_version`.
-const LAYOUT: i32 = 1;
+const LAYOUT: i32 = 2;
 /// The log is cut back to this after a large commit.
 const WAL_BYTES: u32 = 64 * 1024 * 1024;
 /// Pages of the log at which a commit itself copies it into the database. [`Syncer`] does so long before; this
@@ -35,6 +35,10 @@ const TABLES: &str = "
     CREATE TABLE subscriber (id TEXT PRIMARY KEY, rev INTEGER NOT NULL, record TEXT NOT NULL) WITHOUT ROWID;
     CREATE TABLE state (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
     INSERT INTO state VALUES ('revision', 0), ('seeded', 0);";
+
+/// Since layout 2.
+const PARENTS: &str = "
+    CREATE TABLE IF NOT EXISTS parent (id TEXT PRIMARY KEY, rev INTEGER NOT NULL, record TEXT NOT NULL) WITHOUT ROWID;";
 
 /// Why a store cannot be used: one sentence with its path.
 #[derive(Debug, thiserror::Error)]
@@ -92,10 +96,18 @@ pub(crate) enum Order {
     Revisions,
 }
 
-/// A row to write or to erase.
-pub(crate) enum Row<'a> {
-    Write { id: &'a str, rev: u64, record: &'a str },
-    Erase { id: &'a str },
+/// What a row holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Table {
+    Subscribers,
+    Parents,
+}
+
+/// A row to write (revision, text) or to erase.
+pub(crate) struct Row<'a> {
+    pub(crate) table: Table,
+    pub(crate) id: &'a str,
+    pub(crate) record: Option<(u64, &'a str)>,
 }
 
 /// The open store. Lives on the thread that writes.
@@ -148,13 +160,29 @@ impl Store {
     pub(crate) fn load(
         &self,
         order: Order,
-        mut each: impl FnMut(&str, u64, &str) -> Result<(), StoreError>,
+        each: impl FnMut(&str, u64, &str) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
-        let explain = |error| explain(&self.path, &error);
         let query = match order {
             Order::Names => "SELECT id, rev, record FROM subscriber ORDER BY id",
             Order::Revisions => "SELECT id, rev, record FROM subscriber ORDER BY rev, id",
         };
+        self.read(query, each)
+    }
+
+    /// The same of aggregates, by name.
+    pub(crate) fn load_parents(
+        &self,
+        each: impl FnMut(&str, u64, &str) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        self.read("SELECT id, rev, record FROM parent ORDER BY id", each)
+    }
+
+    fn read(
+        &self,
+        query: &str,
+        mut each: impl FnMut(&str, u64, &str) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        let explain = |error| explain(&self.path, &error);
         let mut select = self.connection.prepare(query).map_err(explain)?;
         let mut rows = select.query([]).map_err(explain)?;
         while let Some(row) = rows.next().map_err(explain)? {
@@ -176,10 +204,17 @@ impl Store {
             let mut write =
                 transaction.prepare_cached("INSERT OR REPLACE INTO subscriber VALUES (?1, ?2, ?3)")?;
             let mut erase = transaction.prepare_cached("DELETE FROM subscriber WHERE id = ?1")?;
-            for row in rows {
-                match row {
-                    Row::Write { id, rev, record } => write.execute(params![id, signed(rev), record])?,
-                    Row::Erase { id } => erase.execute([id])?,
+            let mut write_parent =
+                transaction.prepare_cached("INSERT OR REPLACE INTO parent VALUES (?1, ?2, ?3)")?;
+            let mut erase_parent = transaction.prepare_cached("DELETE FROM parent WHERE id = ?1")?;
+            for Row { table, id, record } in rows {
+                let (write, erase) = match table {
+                    Table::Subscribers => (&mut write, &mut erase),
+                    Table::Parents => (&mut write_parent, &mut erase_parent),
+                };
+                match record {
+                    Some((rev, record)) => write.execute(params![id, signed(rev), record])?,
+                    None => erase.execute([id])?,
                 };
             }
             set_state(transaction, "revision", signed(revision))
@@ -285,7 +320,7 @@ fn prepare(path: &Path, connection: &Connection) -> Result<(), StoreError> {
     // Also written where nothing changes, so that a store that cannot be written is found now.
     connection
         .execute_batch(&format!(
-            "BEGIN IMMEDIATE; {create} PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {LAYOUT}; COMMIT;"
+            "BEGIN IMMEDIATE; {create} {PARENTS} PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {LAYOUT}; COMMIT;"
         ))
         .map_err(explain)
 }

@@ -8,6 +8,7 @@
 //! touched (see `room`).
 
 mod load;
+mod parents;
 mod room;
 mod unapplied;
 
@@ -19,9 +20,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use axum::http::StatusCode;
 use hashbrown::HashMap;
-use model::Subscriber;
 use model::keys::{self, KeyIndex};
 use model::stats::{Event, EventKind};
+use model::{Forest, Parent, Subscriber};
 use serde_json::{Value, json};
 use tokio::sync::{broadcast, oneshot};
 
@@ -33,7 +34,9 @@ use crate::rules::Rules;
 use crate::search;
 use crate::server::run_hook;
 use crate::shaper::{Edit, Shaper, ShaperError};
-use crate::store::{Row, Store};
+use crate::store::{Row, Store, Table};
+use parents::Undo;
+pub(crate) use parents::{ParentChange, misplaced};
 pub(crate) use unapplied::Unapplied;
 
 /// Requests of one group, at most.
@@ -48,6 +51,9 @@ pub(crate) enum Command {
     Patch { id: String, patch: Value, expect: Expect },
     Delete { id: String, expect: Expect },
     Bulk(Bulk),
+    PutParent(Parent, Expect),
+    PatchParent { id: String, patch: Value, expect: Expect },
+    DeleteParent { id: String, expect: Expect },
 }
 
 /// What became of it.
@@ -139,6 +145,8 @@ impl Change {
 pub(crate) struct Writer {
     pub(crate) directory: Arc<Directory>,
     pub(crate) keys: KeyIndex,
+    pub(crate) parents: Arc<Directory>,
+    pub(crate) forest: Forest,
     store: Store,
     shaper: Arc<dyn Shaper>,
     rules: Rules,
@@ -147,8 +155,11 @@ pub(crate) struct Writer {
     /// Changes of the group, and where each record's stands.
     staged: Vec<Change>,
     places: HashMap<Arc<str>, usize>,
+    staged_parents: Vec<ParentChange>,
+    /// Takes back what the group did to the forest.
+    undo: Vec<Undo>,
     /// Rows that a failed take-back still owes the store.
-    owed: Vec<(Arc<str>, Option<Record>)>,
+    owed: Vec<(Table, Arc<str>, Option<Record>)>,
     /// Records in the store that the shaper does not have, with why.
     unapplied: Arc<Unapplied>,
 }
@@ -238,10 +249,14 @@ impl Writer {
                 let old = self.current(id).ok_or_else(|| Problem::no_record(id))?;
                 expect.check(Some(&old))?;
                 self.claim(Some(&parse(&old)?), None)?;
+                self.adopt(Some(&old), None).map_err(|error| misplaced(&error))?;
                 self.stage(Change::remove(id.as_str().into(), old));
                 Ok(Done::Deleted)
             }
             Command::Bulk(bulk) => self.bulk(std::mem::take(bulk)).map(Done::Bulk),
+            Command::PutParent(parent, expect) => self.put_parent(parent, expect),
+            Command::PatchParent { id, patch, expect } => self.patch_parent(id, patch, expect),
+            Command::DeleteParent { id, expect } => self.delete_parent(id, expect),
         }
     }
 
@@ -253,9 +268,14 @@ impl Writer {
         {
             return Ok(Done::Record { record: old.clone(), created });
         }
-        if old.as_ref().is_none_or(|old| !same_keys(&old.json, &json)) {
-            let before = old.as_ref().map(parse).transpose()?;
-            self.claim(before.as_ref(), Some(&after))?;
+        let before = match &old {
+            Some(old) if same_keys(&old.json, &json) => None,
+            old => Some(old.as_ref().map(parse).transpose()?),
+        };
+        let steps = self.undo.len();
+        self.adopt(old.as_ref(), after.parent.as_deref()).map_err(|error| misplaced(&error))?;
+        if let Some(before) = before {
+            self.claim(before.as_ref(), Some(&after)).inspect_err(|_| self.undo_to(steps))?;
         }
         let record = self.record(&json);
         let done = Done::Record { record: record.clone(), created };
@@ -312,32 +332,34 @@ impl Writer {
     fn settle(&mut self) -> Result<(), Problem> {
         self.places.clear();
         let mut changes = std::mem::take(&mut self.staged);
-        if changes.is_empty() {
+        let parents = std::mem::take(&mut self.staged_parents);
+        if changes.is_empty() && parents.is_empty() {
+            self.undo.clear();
             return Ok(());
         }
         if let Err(problem) = self.check_room(&changes) {
             self.unclaim(&changes);
             return Err(problem);
         }
-        let news = changes.iter().map(|change| (&change.id, change.new.as_ref()));
         let owed = std::mem::take(&mut self.owed);
-        let debts = owed.iter().map(|(id, record)| (id, record.as_ref()));
-        if let Err(error) = self.store.commit(debts.chain(news).map(row), self.revision) {
+        let debts = owed.iter().map(|(table, id, record)| (*table, id, record.as_ref()));
+        if let Err(error) = self.store.commit(debts.chain(news(&changes, &parents)).map(row), self.revision) {
             tracing::error!(%error, "a change was not stored");
             self.owed = owed;
             self.unclaim(&changes);
             return Err(Problem::unavailable(format!("not stored: {error}")));
         }
-        if let Err(error) = self.apply(edits(&mut changes)) {
+        if let Err(error) = self.apply(edits(&mut changes, &parents)) {
             tracing::error!(%error, "the shaper refused a change");
             self.unclaim(&changes);
-            self.take_back(&changes);
+            self.take_back(&changes, &parents);
             if matches!(error, ShaperError::Halfway(_)) {
                 self.reinstate(changes);
             }
             return Err(refusal(&error));
         }
-        self.publish(changes);
+        self.undo.clear();
+        self.publish(changes, parents);
         Ok(())
     }
 
@@ -352,6 +374,7 @@ impl Writer {
     }
 
     fn unclaim(&mut self, changes: &[Change]) {
+        self.undo_to(0);
         let claimed: Vec<_> = changes
             .iter()
             .filter(|change| change.moves())
@@ -365,11 +388,13 @@ impl Writer {
     }
 
     /// Nothing of the changes was acknowledged: the store forgets them again, now or with the next commit.
-    fn take_back(&mut self, changes: &[Change]) {
-        let olds = changes.iter().map(|change| (&change.id, change.old.as_ref()));
+    fn take_back(&mut self, changes: &[Change], parents: &[ParentChange]) {
+        let subscribers = changes.iter().map(|change| (Table::Subscribers, &change.id, change.old.as_ref()));
+        let parents = parents.iter().map(|change| (Table::Parents, &change.id, change.old.as_ref()));
+        let olds = subscribers.chain(parents);
         if let Err(error) = self.store.commit(olds.clone().map(row), self.revision) {
             tracing::error!(%error, "a refused change is still in the store; it goes with the next one");
-            self.owed.extend(olds.map(|(id, record)| (Arc::clone(id), record.cloned())));
+            self.owed.extend(olds.map(|(table, id, record)| (table, Arc::clone(id), record.cloned())));
         }
     }
 
@@ -386,14 +411,15 @@ impl Writer {
         }
     }
 
-    fn publish(&mut self, changes: Vec<Change>) {
+    fn publish(&mut self, changes: Vec<Change>, parents: Vec<ParentChange>) {
         let (mut created, mut updated, mut deleted) = (0, 0, 0);
-        for change in &changes {
-            match (&change.old, &change.new) {
-                (None, Some(_)) => created += 1,
-                (Some(_), Some(_)) => updated += 1,
-                (Some(_), None) => deleted += 1,
-                (None, None) => {}
+        let subscribers = changes.iter().map(|change| (change.old.is_some(), change.new.is_some()));
+        for outcome in subscribers.chain(parents.iter().map(|one| (one.old.is_some(), one.new.is_some()))) {
+            match outcome {
+                (false, true) => created += 1,
+                (true, true) => updated += 1,
+                (true, false) => deleted += 1,
+                (false, false) => {}
             }
         }
         self.unapplied.remove(changes.iter().map(|change| &*change.id));
@@ -409,24 +435,38 @@ impl Writer {
             old: old.as_ref(),
             new: new.as_ref(),
         }));
+        self.parents
+            .apply(parents.into_iter().map(|change| (change.id, change.new.map(|(record, _)| record))));
         let kind = EventKind::Config { created, updated, deleted };
         // Nobody may be listening.
         drop(self.events.send(Event { at_ms: now_ms(), kind }));
     }
 }
 
-fn row<'a>((id, record): (&'a Arc<str>, Option<&'a Record>)) -> Row<'a> {
-    match record {
-        Some(record) => Row::Write { id, rev: record.rev, record: &record.json },
-        None => Row::Erase { id },
-    }
+/// A row as it is to become: where, its name, its record.
+type Outcome<'a> = (Table, &'a Arc<str>, Option<&'a Record>);
+
+fn row((table, id, record): Outcome<'_>) -> Row<'_> {
+    Row { table, id, record: record.map(|record| (record.rev, &*record.json)) }
 }
 
-/// `Remove`s first, as [`Shaper::apply`] promises.
-fn edits(changes: &mut [Change]) -> Vec<Edit> {
+/// What a group comes to.
+fn news<'a>(changes: &'a [Change], parents: &'a [ParentChange]) -> impl Iterator<Item = Outcome<'a>> {
+    let subscribers = changes.iter().map(|change| (Table::Subscribers, &change.id, change.new.as_ref()));
+    let parents = parents
+        .iter()
+        .map(|change| (Table::Parents, &change.id, change.new.as_ref().map(|(record, _)| record)));
+    subscribers.chain(parents)
+}
+
+/// In the order that [`Shaper::apply`] promises.
+fn edits(changes: &mut [Change], parents: &[ParentChange]) -> Vec<Edit> {
+    let (first, last) = parents::edits(parents);
     let gone = changes.iter().filter(|change| change.old.is_some() && change.new.is_none());
     let mut edits: Vec<_> = gone.map(|change| Edit::Remove(change.id.to_string())).collect();
+    edits.extend(first);
     edits.extend(changes.iter_mut().filter_map(|change| change.parsed.take()).map(Edit::Put));
+    edits.extend(last);
     edits
 }
 

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use aqm::{BitsPerSec, Queue};
 use engine::{AllTotals, Counter, Direction, DropReason, QueueTotals, Totals, upper_edges_us};
 use model::stats::{
-    BufferState, DirectionMetrics, Histogram, KindCount, LcoreState, MetricsSnapshot, PortDrops, PortState,
-    QueueMetrics, Reasons, SubscriberCounts,
+    BufferState, DirectionMetrics, Histogram, KindCount, LcoreState, MetricsSnapshot, ParentCounts,
+    PortDrops, PortState, QueueMetrics, Reasons, SubscriberCounts,
 };
 
 use crate::handle::{Handle, Inner, PortEntry};
@@ -36,6 +36,10 @@ impl Handle {
             subscribers: SubscriberCounts {
                 configured: inner.configured.load(Relaxed),
                 active: active(inner),
+            },
+            parents: ParentCounts {
+                configured: inner.parents_configured.load(Relaxed),
+                saturated: inner.parents.saturated(inner.now()),
             },
             limits: limits(inner, &totals),
             dpdk: dpdk::version(),

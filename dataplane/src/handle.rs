@@ -14,13 +14,15 @@ use std::time::Duration;
 use aqm::{BitsPerSec, Nanos};
 use dpdk::{Mempool, Port};
 use engine::{
-    Change, OverloadEvent, PortShared, QueueId, QueueSnapshot, RecordEdit, Registry, RegistryError, Routed,
-    RxCounters, ShardCounters, Ticket,
+    Change, OverloadEvent, ParentId, ParentSnapshot, ParentsShared, PortShared, QueueId, QueueSnapshot,
+    RecordEdit, Registry, RegistryError, Routed, RxCounters, ShardCounters, Ticket,
 };
 use mem::Tsc;
-use model::Subscriber;
 use model::config::Classify;
-use model::stats::{DirectionStats, EventKind, LcoreRole, SubscriberStats};
+use model::stats::{
+    DirectionStats, EventKind, LcoreRole, ParentDirectionStats, ParentStats, SubscriberStats,
+};
+use model::{Parent, Subscriber};
 
 use crate::control::ControlCounters;
 use crate::error::ApplyError;
@@ -41,6 +43,19 @@ const LATE: ApplyError =
     ApplyError::Unavailable("an lcore has not let go of removed subscribers, whose place is wanted");
 /// Loops after which a TX lcore has emptied what was in its rings: each takes a burst from each.
 const ROUNDS_TO_EMPTY: u64 = RING as u64 / BURST as u64 + 2;
+
+/// Changes of records that are made together.
+#[derive(Clone, Debug, Default)]
+pub struct Batch {
+    /// Subscribers that go.
+    pub removes: Vec<String>,
+    /// Aggregates that come or change, in any order.
+    pub parents: Vec<Parent>,
+    /// Subscribers that come or change.
+    pub puts: Vec<Subscriber>,
+    /// Aggregates that go.
+    pub parent_removes: Vec<String>,
+}
 
 /// The control side's hold on a data plane; clones are the same.
 #[derive(Clone)]
@@ -86,6 +101,9 @@ pub(crate) struct Inner {
     /// Overload episodes, down and up.
     pub(crate) episodes: [AtomicU64; 2],
     pub(crate) configured: AtomicU64,
+    /// What the shards share of aggregates, and how many there are.
+    pub(crate) parents: Arc<ParentsShared>,
+    pub(crate) parents_configured: AtomicU64,
 }
 
 /// What one caller at a time uses.
@@ -257,16 +275,19 @@ impl Inner {
         taken && self.wait(|| self.have_passed(&until))
     }
 
-    fn apply(&self, removes: &[String], puts: &[Subscriber]) -> Result<(), ApplyError> {
-        let mut edits: Vec<_> = removes.iter().map(|id| RecordEdit::Remove(id)).collect();
-        edits.extend(puts.iter().map(RecordEdit::Put));
+    fn apply(&self, batch: &Batch) -> Result<(), ApplyError> {
+        let mut edits: Vec<_> = batch.removes.iter().map(|id| RecordEdit::Remove(id)).collect();
+        edits.extend(batch.parents.iter().map(RecordEdit::PutParent));
+        edits.extend(batch.puts.iter().map(RecordEdit::Put));
+        edits.extend(batch.parent_removes.iter().map(|id| RecordEdit::RemoveParent(id)));
+        let removes = batch.removes.len();
         let mut desk = self.desk();
         let desk = &mut *desk;
         match desk.registry.plan(&edits) {
             Ok(plan) => self.carry_out(desk, plan),
             Err(RegistryError::Full { needed, free, resting, .. }) if desk.registry.fits(&edits) => {
                 if needed > free + resting {
-                    let (removals, puts) = edits.split_at(removes.len());
+                    let (removals, puts) = edits.split_at(removes);
                     return self.in_turn(desk, removals, puts, needed);
                 }
                 if !self.await_ids(desk, needed) {
@@ -331,6 +352,7 @@ impl Inner {
         }
         let committed = desk.registry.commit(plan).map_err(refused)?;
         self.configured.store(desk.registry.len() as u64, Relaxed);
+        self.parents_configured.store(desk.registry.parents() as u64, Relaxed);
         let after: Vec<_> = committed.after.iter().map(|routed| (routed.shard, routed.change)).collect();
         if !after.is_empty() {
             let until = self.rounds_from_now(ROUNDS_TO_EMPTY);
@@ -376,6 +398,39 @@ impl Inner {
         registry.reap();
     }
 
+    /// An aggregate as all shards see it; nothing if it is not there or an lcore does not answer.
+    fn parent(&self, desk: &mut Desk, id: ParentId) -> Option<ParentSnapshot> {
+        if !self.shards_answer() {
+            return None;
+        }
+        let mut sum = ParentSnapshot::default();
+        for shard in &mut desk.shards {
+            let reply = self.ask(shard, Order::Parent(id), |reply| match reply {
+                Reply::Parent(of, snapshot) if of == id => Some(snapshot),
+                _ => None,
+            })?;
+            sum.add(&reply?);
+        }
+        Some(sum)
+    }
+
+    /// Asks a shard and waits for the answer that `is_it` takes.
+    fn ask<T>(&self, shard: &mut ShardDesk, order: Order, is_it: impl Fn(Reply) -> Option<T>) -> Option<T> {
+        // an answer to a question whose asker gave up
+        while shard.replies.pop().is_ok() {}
+        if !self.send(shard, order) {
+            return None;
+        }
+        let mut found = None;
+        self.wait(|| {
+            while let Ok(reply) = shard.replies.pop() {
+                found = found.take().or_else(|| is_it(reply));
+            }
+            found.is_some()
+        });
+        found
+    }
+
     /// One snapshot by the lcore that owns the id; nothing if it is not in use or its lcore does not answer.
     fn snapshot(&self, desk: &mut Desk, id: QueueId) -> Option<QueueSnapshot> {
         let shards = desk.shards.len();
@@ -385,23 +440,11 @@ impl Inner {
             return None;
         }
         let shard = desk.shards.get_mut(index)?;
-        // an answer to a question whose asker gave up
-        while shard.replies.pop().is_ok() {}
-        if !self.send(shard, Order::Snapshot(id)) {
-            return None;
-        }
-        let mut found = None;
-        self.wait(|| {
-            while let Ok(reply) = shard.replies.pop() {
-                if let Reply::Snapshot(of, snapshot) = reply
-                    && of == id
-                {
-                    found = Some(snapshot);
-                }
-            }
-            found.is_some()
+        let reply = self.ask(shard, Order::Snapshot(id), |reply| match reply {
+            Reply::Snapshot(of, snapshot) if of == id => Some(snapshot),
+            _ => None,
         });
-        found.flatten()
+        reply.flatten()
     }
 }
 
@@ -417,8 +460,27 @@ fn refused(error: RegistryError) -> ApplyError {
 impl Handle {
     /// Applies a batch, removals first; all of it or, on an error but [`ApplyError::Halfway`], nothing. Returns when
     /// the lcores have it.
-    pub fn apply(&self, removes: &[String], puts: &[Subscriber]) -> Result<(), ApplyError> {
-        self.0.apply(removes, puts)
+    pub fn apply(&self, batch: &Batch) -> Result<(), ApplyError> {
+        self.0.apply(batch)
+    }
+
+    /// How many aggregates it has room for.
+    pub const fn parents_capacity(&self) -> u64 {
+        engine::MAX_PARENTS as u64
+    }
+
+    /// An aggregate over all shards; `None` where there is none of that name or an lcore does not answer.
+    pub fn parent_stats(&self, id: &str) -> Option<ParentStats> {
+        let mut desk = self.0.desk();
+        let id = desk.registry.parent(id)?;
+        let [down, up] = self.0.parent(&mut desk, id)?.parts.map(|part| ParentDirectionStats {
+            forwarded: part.packets,
+            forwarded_bytes: part.bytes,
+            children: part.children.into(),
+            waiting: part.waiting.into(),
+            clock_speed: part.speed,
+        });
+        Some(ParentStats { down, up })
     }
 
     /// How many subscribers it has room for.

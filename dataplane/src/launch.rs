@@ -12,8 +12,8 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use dpdk::{Consumer, Eal, LcoreHandle, Producer, TxQueue};
 use engine::{
-    Classifier, OverloadEvent, PiBanks, PortId, PortShared, Profiles, Registry, RegistryOptions,
-    RegistryPort, RingDrops, RxCounters, Shard, ShardCounters, ShardOptions,
+    Classifier, OverloadEvent, ParentsShared, PiBanks, PortId, PortShared, Profiles, Registry,
+    RegistryOptions, RegistryPort, RingDrops, RxCounters, Shard, ShardCounters, ShardOptions,
 };
 use mem::Tsc;
 use model::Config;
@@ -137,6 +137,7 @@ pub(crate) struct Builder<'a> {
     ports: Arc<[PortShared]>,
     ring_drops: Arc<RingDrops>,
     rules: SharedRules,
+    parents: Arc<ParentsShared>,
     registry: Registry,
     classifier: Classifier,
 }
@@ -182,6 +183,7 @@ impl<'a> Builder<'a> {
             ports,
             ring_drops,
             rules: Arc::new(ArcSwap::from_pointee(RxRules::new(&config.classify))),
+            parents: Arc::default(),
             registry,
             classifier,
         })
@@ -254,6 +256,8 @@ impl<'a> Builder<'a> {
             lcore_watches: Mutex::default(),
             episodes: <[AtomicU64; 2]>::default(),
             configured: AtomicU64::new(0),
+            parents: Arc::clone(&self.parents),
+            parents_configured: AtomicU64::new(0),
         })
     }
 
@@ -279,6 +283,7 @@ impl<'a> Builder<'a> {
             ports: Arc::clone(&self.ports),
             counters: Arc::clone(&counters),
             ring_drops: Arc::clone(&self.ring_drops),
+            parents: Arc::clone(&self.parents),
         });
         let ports = queues.into_iter().zip(&opened.entries).zip(0..).map(|((queue, entry), id)| {
             let counters = entry.tx.get(index as usize).map(Arc::clone).unwrap_or_default();

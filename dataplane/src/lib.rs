@@ -26,7 +26,7 @@ mod watch;
 
 pub use dpdk::version as dpdk_version;
 pub use error::{ApplyError, LaunchError};
-pub use handle::Handle;
+pub use handle::{Batch, Handle};
 pub use launch::{Plane, launch};
 pub use open::{MemoryNeed, is_pci, memory_need};
 pub use packet::{MbufPacket, PacketFifo};

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use aqm::Nanos;
 use dpdk::{Burst, Consumer, TxQueue};
-use engine::{Change, Counter, PortId, PortShared, QueueId, QueueSnapshot, Shard};
+use engine::{Change, Counter, ParentId, ParentSnapshot, PortId, PortShared, QueueId, QueueSnapshot, Shard};
 
 use crate::packet::MbufPacket;
 use crate::probe::{Probe, Stage};
@@ -30,6 +30,8 @@ pub(crate) enum Order {
     Change(Change),
     /// Send a snapshot.
     Snapshot(QueueId),
+    /// Send what this shard sees of an aggregate.
+    Parent(ParentId),
     /// Send the usage of `SWEEP` of this shard's ids, from the given place on.
     Sweep(u32),
 }
@@ -43,6 +45,8 @@ pub(crate) enum Order {
 pub(crate) enum Reply {
     /// To `Order::Snapshot`; nothing if the id is not in use.
     Snapshot(QueueId, Option<QueueSnapshot>),
+    /// To `Order::Parent`; nothing if it is not there.
+    Parent(ParentId, Option<ParentSnapshot>),
     /// To `Order::Sweep`.
     Sweep(u32, [Option<Usage>; SWEEP]),
 }
@@ -236,6 +240,7 @@ impl TxWorker {
                 // an answer that finds no room waits with its question
                 Ok(_) if self.desk.replies.is_full() => break,
                 Ok(&Order::Snapshot(id)) => Some(Reply::Snapshot(id, self.shard.snapshot(id))),
+                Ok(&Order::Parent(id)) => Some(Reply::Parent(id, self.shard.parent(id))),
                 Ok(&Order::Sweep(place)) => Some(Reply::Sweep(place, self.sweep(place))),
             };
             worked = true;

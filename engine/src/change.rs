@@ -7,6 +7,7 @@
 use aqm::BitsPerSec;
 
 use crate::packet::{PortId, QueueId};
+use crate::parents::{ParentId, ParentSpec};
 
 /// Which way a packet goes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -56,6 +57,8 @@ pub struct QueueSpec {
     pub egress_hint: PortId,
     /// Whose traffic it is.
     pub kind: QueueKind,
+    /// The aggregate above it; subscribers only.
+    pub parent: Option<ParentId>,
 }
 
 /// A change for one shard.
@@ -80,4 +83,26 @@ pub enum Change {
         /// Which.
         id: QueueId,
     },
+    /// An aggregate comes or changes: for every shard.
+    Parent {
+        /// Which.
+        id: ParentId,
+        /// What it is to do from now on.
+        spec: ParentSpec,
+    },
+    /// An aggregate goes; children that it still has keep it until they go. For every shard.
+    RemoveParent {
+        /// Which.
+        id: ParentId,
+    },
+}
+
+impl Change {
+    /// The queue id it is about, if it is about one.
+    pub const fn queue_id(&self) -> Option<QueueId> {
+        match *self {
+            Self::Create { id, .. } | Self::Update { id, .. } | Self::Remove { id } => Some(id),
+            Self::Parent { .. } | Self::RemoveParent { .. } => None,
+        }
+    }
 }

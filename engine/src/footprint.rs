@@ -31,6 +31,12 @@ impl IdMemory {
     }
 }
 
+/// Bytes of an aggregate at a place (shard and port) that has children of it, both directions, and what a subscriber
+/// below one takes beyond its [`IdMemory`].
+pub const fn parent_memory() -> (usize, usize) {
+    (crate::parents::BYTES, 2 * crate::parents::BYTES_PER_ID)
+}
+
 impl Profiles {
     /// What a queue id of a profile takes with packets of this kind; `None` for an index that names none.
     pub fn memory<P: Packet>(&self, index: u16) -> Option<IdMemory> {

@@ -17,6 +17,7 @@ mod memory;
 mod overhead;
 mod overload;
 mod packet;
+mod parents;
 mod port;
 mod profiles;
 mod recipe;
@@ -35,11 +36,12 @@ pub use change::{Change, Direction, QueueKind, QueueSpec};
 pub use counters::{
     AllTotals, Counter, DropReason, QueueCounters, QueueTotals, RingDrops, RxCounters, ShardCounters,
 };
-pub use footprint::IdMemory;
+pub use footprint::{IdMemory, parent_memory};
 pub use histogram::{BINS, SharedHistogram, Totals, upper_edges_us};
 pub use overhead::{PORT_FRAME_OVERHEAD, line_bytes};
 pub use overload::{OverloadEvent, OverloadMonitor};
 pub use packet::{Fifo, Meta, Packet, PortId, QueueId};
+pub use parents::{MAX_LEVELS, MAX_PARENTS, ParentId, ParentPart, ParentSnapshot, ParentSpec, ParentsShared};
 pub use port::PortShared;
 pub use profiles::{ProfileError, Profiles};
 pub use registry::{

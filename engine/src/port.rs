@@ -151,6 +151,13 @@ fn ratio(a: Nanos, b: Nanos) -> f64 {
     a.0 as f64 / b.0 as f64
 }
 
+/// [`Purse::lag_allowed`] at a pace.
+pub(crate) fn lag_allowed(pace: Pace) -> Nanos {
+    let (least, most, time) = LAG_FRAMES;
+    let frames = |n: u64| pace.time(n * QUANTUM_BYTES.0);
+    LAG_LEAST.max(frames(least)).max(frames(most).min(time))
+}
+
 /// One shard's purse of the port's shaper: bytes paid for and not yet sent.
 #[derive(Debug, Default)]
 pub(crate) struct Purse {
@@ -227,12 +234,7 @@ impl Purse {
     /// would lose 1 / 2n of it with room for n frames. So 64 frames of the port, but no more than 2 ms, and at
     /// least 16 frames, for which a subscriber of an eighth of the port gets 2 frames in excess.
     pub(crate) fn lag_allowed(&self) -> Nanos {
-        let (least, most, time) = LAG_FRAMES;
-        if self.rate.is_none() {
-            return LAG_WITHOUT_RATE;
-        }
-        let frames = |n: u64| self.pace.time(n * QUANTUM_BYTES.0);
-        LAG_LEAST.max(frames(least)).max(frames(most).min(time))
+        if self.rate.is_none() { LAG_WITHOUT_RATE } else { lag_allowed(self.pace) }
     }
 
     /// Whether the next packet waits for a quantum.

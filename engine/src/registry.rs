@@ -14,6 +14,7 @@
 //! Invariants: every record has one pair of ids that differ in the lowest bit (what the table relies on); a key
 //! belongs to at most one record; a batch that changes nothing plans nothing. One thread at a time.
 
+mod aggregates;
 mod ids;
 mod plan;
 #[cfg(test)]
@@ -29,8 +30,10 @@ use model::subscriber::DEFAULT_PROFILE;
 
 use crate::change::{Change, Direction, QueueKind, QueueSpec};
 use crate::packet::{PortId, QueueId};
+use crate::parents::ParentId;
 use crate::profiles::Profiles;
 use crate::table::{Classifier, Key, TableError, TableWriter};
+use aggregates::Aggregates;
 use ids::IdPool;
 pub use plan::{Committed, Plan, RecordEdit};
 
@@ -113,6 +116,25 @@ pub enum RegistryError {
         /// What it asks for.
         port: String,
     },
+    /// No such aggregate.
+    #[error("\"{id}\" asks for parent \"{parent}\", which does not exist")]
+    UnknownParent {
+        /// Whose.
+        id: String,
+        /// What it asks for.
+        parent: String,
+    },
+    /// An aggregate would be above itself, or have too many above it.
+    #[error("parent \"{id}\" would be above itself or below {most} or more others")]
+    DeepParent {
+        /// Which.
+        id: String,
+        /// Levels there may be.
+        most: usize,
+    },
+    /// No numbers of aggregates are left.
+    #[error("there is room for {0} parents")]
+    ManyParents(usize),
     /// Two records claim one key.
     #[error(transparent)]
     Conflict(#[from] Conflict),
@@ -151,9 +173,16 @@ impl RegistryError {
     /// The subscriber whose edit cannot be, if it is one's.
     pub fn id(&self) -> Option<&str> {
         match self {
-            Self::UnknownProfile { id, .. } | Self::UnknownPort { id, .. } => Some(id),
+            Self::UnknownProfile { id, .. }
+            | Self::UnknownPort { id, .. }
+            | Self::UnknownParent { id, .. }
+            | Self::DeepParent { id, .. } => Some(id),
             Self::Conflict(Conflict { claimant, .. }) => Some(claimant),
-            Self::Full { .. } | Self::Stale { .. } | Self::Options(_) | Self::Table(_) => None,
+            Self::Full { .. }
+            | Self::ManyParents(_)
+            | Self::Stale { .. }
+            | Self::Options(_)
+            | Self::Table(_) => None,
         }
     }
 }
@@ -202,6 +231,7 @@ pub struct Registry {
     /// Down id of each name, halved: the place in `records`.
     names: HashMap<Arc<str>, u32>,
     records: Vec<Option<Record>>,
+    aggregates: Aggregates,
     /// Plans carried out.
     commits: u64,
 }
@@ -226,6 +256,7 @@ impl Registry {
             table,
             names: HashMap::new(),
             records: Vec::new(),
+            aggregates: Aggregates::default(),
             commits: 0,
         };
         Ok((registry, classifier))
@@ -239,6 +270,16 @@ impl Registry {
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.names.is_empty()
+    }
+
+    /// Aggregates.
+    pub fn parents(&self) -> usize {
+        self.aggregates.len()
+    }
+
+    /// An aggregate by its name.
+    pub fn parent(&self, name: &str) -> Option<ParentId> {
+        self.aggregates.id(name)
     }
 
     /// Keys in the table.
@@ -264,11 +305,9 @@ impl Registry {
     /// Whether the subscribers that a batch leaves behind have room, once all that rests has come back. No name may
     /// stand in it twice.
     pub fn fits(&self, edits: &[RecordEdit<'_>]) -> bool {
-        let known = |edit: &&RecordEdit<'_>| self.names.contains_key(edit.name());
-        let (puts, removals): (Vec<_>, Vec<_>) =
-            edits.iter().partition(|edit| matches!(edit, RecordEdit::Put(_)));
-        let gone = removals.into_iter().filter(known).count();
-        let new = puts.into_iter().filter(|edit| !known(edit)).count();
+        let known = |edit: &RecordEdit<'_>| edit.name().is_some_and(|name| self.names.contains_key(name));
+        let gone = edits.iter().filter(|edit| matches!(edit, RecordEdit::Remove(_)) && known(edit)).count();
+        let new = edits.iter().filter(|edit| matches!(edit, RecordEdit::Put(_)) && !known(edit)).count();
         self.len() - gone + new <= self.pairs()
     }
 
@@ -291,7 +330,10 @@ impl Registry {
 
     /// The change that puts a queue id back to what the book says, whatever became of a `change` to it.
     pub fn present(&self, change: Change) -> Change {
-        let (Change::Create { id, .. } | Change::Update { id, .. } | Change::Remove { id }) = change;
+        let id = match change {
+            Change::Create { id, .. } | Change::Update { id, .. } | Change::Remove { id } => id,
+            Change::Parent { id, .. } | Change::RemoveParent { id } => return self.aggregates.present(id),
+        };
         let record = self.records.get(id.0 as usize / 2).and_then(Option::as_ref);
         match record.map(|record| (record.down == id, &record.specs)) {
             None => Change::Remove { id },
@@ -330,6 +372,7 @@ impl Registry {
             },
             egress_hint: number,
             kind,
+            parent: None,
         };
         let Reserved { unknown, control } = self.reserved(number);
         [
@@ -342,6 +385,7 @@ impl Registry {
     /// [`Committed::after`] said, and no packet carries the ids any more.
     pub fn release(&mut self, ticket: Ticket) {
         self.pool.release(ticket);
+        self.aggregates.release(ticket);
     }
 
     /// Frees replaced tables that no reader holds any more; how many are left. Commits do it too; this is for a
@@ -356,8 +400,7 @@ impl Registry {
     }
 
     fn routed(&self, change: Change) -> Routed {
-        let (Change::Create { id, .. } | Change::Update { id, .. } | Change::Remove { id }) = change;
-        Routed { shard: self.shard(id), change }
+        Routed { shard: change.queue_id().map_or(0, |id| self.shard(id)), change }
     }
 }
 

@@ -12,6 +12,7 @@
 mod changes;
 mod lane;
 mod managed;
+mod parents;
 mod protected;
 mod record;
 mod stations;
@@ -30,6 +31,7 @@ use crate::counters::{DropReason, RingDrops, ShardCounters};
 use crate::discipline::State;
 use crate::overhead::{PORT_FRAME_OVERHEAD, line_bytes};
 use crate::packet::{Meta, Packet, PortId, QueueId};
+use crate::parents::{NONE, ParentsShared, Tree};
 use crate::port::PortShared;
 use crate::profiles::Profiles;
 use crate::slab::Slab;
@@ -67,6 +69,8 @@ pub struct ShardOptions {
     pub counters: Arc<ShardCounters>,
     /// What full rings kept from queue ids (all shards').
     pub ring_drops: Arc<RingDrops>,
+    /// What the shards share of aggregates.
+    pub parents: Arc<ParentsShared>,
 }
 
 /// Rate of an unknown queue and of control traffic where neither they nor their port have one.
@@ -109,6 +113,7 @@ pub struct Shard<P: Packet> {
     managed: Slab<Managed<P::Fifo>>,
     protections: Slab<QueueProtection>,
     reserved: Vec<Reserved>,
+    tree: Tree,
     queued: u64,
     /// Ids of subscribers with packets, by direction.
     waiting: [u64; 2],
@@ -151,6 +156,7 @@ impl<P: Packet> Shard<P> {
             managed: Slab::new(),
             protections: Slab::new(),
             reserved: Vec::with_capacity(RESERVED_PER_PORT * options.ports.len()),
+            tree: Tree::new(ids, options.ports.len(), Arc::clone(&options.parents)),
             queued: 0,
             waiting: [0; 2],
             links: false,
@@ -325,12 +331,17 @@ impl<P: Packet> Shard<P> {
         let scheduled = record.scheduled;
         let lane = if scheduled { usize::from(record.lane) } else { lane };
         self.change_lane(now, local, lane);
-        let time = self.lanes[lane].time(&self.options.ports[lane], now);
+        let wheel_time = self.lanes[lane].time(&self.options.ports[lane], now);
+        let node = self.records[local].node;
+        let time = if node == NONE { wheel_time } else { self.tree.time(node, wheel_time) };
         let record = &mut self.records[local];
         if self.links {
             record.shaper.join_link(time);
         } else {
             record.shaper.join(time);
+        }
+        if node != NONE {
+            return self.seat_if_off(now, wheel_time, local);
         }
         if !scheduled {
             let slot = slot_from(record.shaper.due());
@@ -344,6 +355,9 @@ impl<P: Packet> Shard<P> {
         let old = usize::from(self.records[local].lane);
         if old == lane {
             return;
+        }
+        if self.records[local].node != NONE {
+            return self.change_lane_below(now, local, lane);
         }
         let ports = &self.options.ports;
         let from = self.lanes[old].time(&ports[old], now);
@@ -372,6 +386,9 @@ impl<P: Packet> Shard<P> {
     /// Takes an id off its wheel. Its entry stays behind and is passed over when it comes up, if there is an
     /// entry to spare; else the id keeps it and is looked at then.
     fn unschedule(&mut self, local: usize) {
+        if self.unpark(local) {
+            return;
+        }
         let spare = spare_entries(self.records.len());
         let record = &mut self.records[local];
         let lane = &mut self.lanes[usize::from(record.lane)];
@@ -396,10 +413,11 @@ impl<P: Packet> Shard<P> {
         let watched = params.watches(record.l(), record.c());
         if watched {
             let lane = &self.lanes[usize::from(record.lane)];
-            // a target changes with the plan, see `assign`, and with the clock
-            if record.slowed || lane.is_slowed() {
-                record.slowed = lane.is_slowed();
-                let target = params.target(lane.served(record.plan()));
+            let slowed = lane.is_slowed_below(&self.tree, record.node);
+            // a target changes with the plan, see `assign`, and with the clocks
+            if record.slowed || slowed {
+                record.slowed = slowed;
+                let target = params.target(lane.served_below(&self.tree, record.node, record.plan()));
                 let units = (target.0 >> TARGET_SHIFT) as u32;
                 if units.abs_diff(record.target) > record.target / 8 {
                     record.target = units;

@@ -7,12 +7,14 @@ use std::collections::BTreeMap;
 
 use aqm::{BitsPerSec, Ecn, Nanos, Pace, Queue, Rule};
 use common::{Offer, PROFILES, Rig, Setup, TestPacket};
-use engine::{Change, Direction, PortId, QueueId, QueueKind, QueueSpec};
+use engine::{Change, Direction, ParentId, ParentSpec, PortId, QueueId, QueueKind, QueueSpec};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
 const IDS: u32 = 6;
 const PORTS: u8 = 3;
+/// Aggregates that may be there; of one more nobody ever is.
+const PARENTS: u8 = 5;
 
 /// What may happen.
 #[derive(Clone, Copy, Debug)]
@@ -21,8 +23,10 @@ enum Step {
     Dequeue { shard: usize, port: u8, room: usize },
     Wait { ns: u64 },
     Tick,
-    Create { id: u32, bps: u64, profile: u16, kind: u8, port: u8 },
-    Update { id: u32, bps: u64, profile: u16, kind: u8 },
+    Create { id: u32, bps: u64, profile: u16, kind: u8, port: u8, below: u8 },
+    Update { id: u32, bps: u64, profile: u16, kind: u8, below: u8 },
+    Parent { id: u8, above: u8, bps: u64 },
+    RemoveParent { id: u8 },
     Remove { id: u32 },
     Link { port: u8, up: bool },
     PortRate { port: u8, bps: u64 },
@@ -42,9 +46,12 @@ fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(shard, port, room)| Step::Dequeue { shard, port, room }),
         8 => prop_oneof![0..5_000_u64, 0..2_000_000_u64, 0..300_000_000_u64].prop_map(|ns| Step::Wait { ns }),
         2 => Just(Step::Tick),
-        3 => (0..IDS + 1, rate(), 0..PROFILES + 1, kind.clone(), 0..PORTS)
-            .prop_map(|(id, bps, profile, kind, port)| Step::Create { id, bps, profile, kind, port }),
-        3 => (0..IDS + 1, rate(), 0..PROFILES, kind).prop_map(|(id, bps, profile, kind)| Step::Update { id, bps, profile, kind }),
+        3 => (0..IDS + 1, rate(), 0..PROFILES + 1, kind.clone(), 0..PORTS, 0..PARENTS + 2)
+            .prop_map(|(id, bps, profile, kind, port, below)| Step::Create { id, bps, profile, kind, port, below }),
+        3 => (0..IDS + 1, rate(), 0..PROFILES, kind, 0..PARENTS + 2)
+            .prop_map(|(id, bps, profile, kind, below)| Step::Update { id, bps, profile, kind, below }),
+        3 => (0..PARENTS, 0..PARENTS + 2, rate()).prop_map(|(id, above, bps)| Step::Parent { id, above, bps }),
+        1 => (0..PARENTS).prop_map(|id| Step::RemoveParent { id }),
         1 => (0..IDS + 1).prop_map(|id| Step::Remove { id }),
         1 => (0..PORTS + 1, any::<bool>()).prop_map(|(port, up)| Step::Link { port, up }),
         1 => (0..PORTS, prop_oneof![Just(0), rate()]).prop_map(|(port, bps)| Step::PortRate { port, bps }),
@@ -60,7 +67,12 @@ fn kind_of(kind: u8) -> QueueKind {
     }
 }
 
-fn spec(bps: u64, profile: u16, kind: u8, port: u8) -> QueueSpec {
+/// The aggregate of a number; above the last there is none.
+fn parent(number: u8) -> Option<ParentId> {
+    if number > PARENTS { None } else { ParentId::new(u32::from(number)) }
+}
+
+fn spec(bps: u64, profile: u16, kind: u8, port: u8, below: u8) -> QueueSpec {
     let open = kind > 0 && bps == 64_000;
     QueueSpec {
         rate: BitsPerSec(if open { 0 } else { bps }),
@@ -68,6 +80,7 @@ fn spec(bps: u64, profile: u16, kind: u8, port: u8) -> QueueSpec {
         direction: Direction::Down,
         egress_hint: PortId(port),
         kind: kind_of(kind),
+        parent: parent(below).filter(|_| kind == 0),
     }
 }
 
@@ -98,14 +111,22 @@ impl World {
             Step::Dequeue { shard, port, room } => self.dequeue(shard, port, room),
             Step::Wait { ns } => self.rig.now += Nanos(ns),
             Step::Tick => self.rig.tick(),
-            Step::Create { id, bps, profile, kind, port } => {
-                self.rig.apply(Change::Create { id: QueueId(id), spec: spec(bps, profile, kind, port) });
+            Step::Create { id, bps, profile, kind, port, below } => {
+                self.rig
+                    .apply(Change::Create { id: QueueId(id), spec: spec(bps, profile, kind, port, below) });
                 // a discipline that moves packets between queues breaks their order for good reason
                 self.mixed = true;
             }
-            Step::Update { id, bps, profile, kind } => {
-                self.rig.apply(Change::Update { id: QueueId(id), spec: spec(bps, profile, kind, 0) });
+            Step::Update { id, bps, profile, kind, below } => {
+                self.rig.apply(Change::Update { id: QueueId(id), spec: spec(bps, profile, kind, 0, below) });
                 self.mixed = true;
+            }
+            Step::Parent { id, above, bps } => {
+                let spec = ParentSpec { parent: parent(above), rates: [BitsPerSec(bps); 2] };
+                self.rig.apply(Change::Parent { id: parent(id).expect("one"), spec });
+            }
+            Step::RemoveParent { id } => {
+                self.rig.apply(Change::RemoveParent { id: parent(id).expect("one") });
             }
             Step::Remove { id } => self.rig.apply(Change::Remove { id: QueueId(id) }),
             Step::Link { port, up } => {

@@ -9,6 +9,7 @@
 pub mod config;
 pub mod import;
 pub mod keys;
+pub mod parent;
 pub mod problem;
 pub mod profile;
 pub mod stats;
@@ -16,6 +17,7 @@ pub mod subscriber;
 
 pub use config::Config;
 pub use keys::KeyIndex;
+pub use parent::{Forest, Parent};
 pub use problem::{FieldError, Problem, Problems, RecordError};
 pub use profile::Profile;
 pub use subscriber::Subscriber;

@@ -61,6 +61,9 @@ struct EngineArgs {
     /// What the rates of held traffic add up to, in Mpps; left out, a warm-up finds what is possible.
     #[arg(long, value_name = "M")]
     held_mpps: Option<f64>,
+    /// Levels of aggregates above the subscribers, none of them a bottleneck.
+    #[arg(long, value_name = "LEVELS", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=8))]
+    parents: u8,
     /// Time measured, in seconds.
     #[arg(long, value_name = "S", default_value_t = 3.0)]
     seconds: f64,
@@ -117,6 +120,7 @@ fn engine(args: &EngineArgs) -> Result<()> {
     }
     let options = Options {
         held_us: micros(args.held_ms),
+        parents: args.parents.into(),
         held_pps: args.held_mpps.map(|mpps| mpps * 1e6),
         sizes: args.frames.sizes(),
         shards: args.shards,

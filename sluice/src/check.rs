@@ -104,7 +104,17 @@ fn config_summary(name: &str, config: &Config) -> Result<String, String> {
             summary += &memory_line(profile, keys.aqm.name(), memory);
         }
     }
+    summary += &parents_line();
     Ok(summary)
+}
+
+/// The memory of aggregates.
+fn parents_line() -> String {
+    let (parent, below) = engine::parent_memory();
+    format!(
+        "parents: {parent} bytes each, for every TX lcore and port with subscribers of it, and {below} bytes a subscriber \
+         below one\n"
+    )
 }
 
 /// A subscriber's memory: two queue ids.
@@ -143,9 +153,10 @@ mod tests {
         let summary = verdict("f", text).unwrap();
         let lines: Vec<_> = summary.lines().collect();
         assert_eq!(lines[0], "f: a good configuration: 0 ports, 2 profiles, 1 subscriber");
-        assert_eq!(lines.len(), 3, "{summary}");
+        assert_eq!(lines.len(), 4, "{summary}");
         assert!(lines[1].starts_with("profile default: dualpi2, "), "{summary}");
         assert!(lines[2].starts_with("profile gold: fq_codel, "), "{summary}");
+        assert!(lines[3].starts_with("parents: 1"), "{summary}");
     }
 
     /// The numbers of a line: the total and its parts.

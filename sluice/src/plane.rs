@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use control_api::{Edit, Shaper, ShaperError};
-use dataplane::{ApplyError, Handle};
+use dataplane::{ApplyError, Batch, Handle};
 use model::stats::{
-    Event, EventKind, LcoreState, MetricsSnapshot, PortState, SubscriberStats, Top, TopQuery,
+    Event, EventKind, LcoreState, MetricsSnapshot, ParentStats, PortState, SubscriberStats, Top, TopQuery,
 };
 use tokio::sync::broadcast;
 
@@ -44,14 +44,16 @@ impl Plane {
 
 impl Shaper for Plane {
     fn apply(&self, batch: Vec<Edit>) -> Result<(), ShaperError> {
-        let (mut removes, mut puts) = (Vec::new(), Vec::new());
+        let mut sorted = Batch::default();
         for edit in batch {
             match edit {
-                Edit::Remove(id) => removes.push(id),
-                Edit::Put(subscriber) => puts.push(subscriber),
+                Edit::Remove(id) => sorted.removes.push(id),
+                Edit::Put(subscriber) => sorted.puts.push(subscriber),
+                Edit::PutParent(parent) => sorted.parents.push(parent),
+                Edit::RemoveParent(id) => sorted.parent_removes.push(id),
             }
         }
-        self.handle.apply(&removes, &puts).map_err(|error| match error {
+        self.handle.apply(&sorted).map_err(|error| match error {
             ApplyError::Full { capacity } => ShaperError::Full { capacity },
             ApplyError::Refused { id, reason } => ShaperError::Refused { id, reason },
             ApplyError::Halfway(why) => ShaperError::Halfway(why),
@@ -61,6 +63,14 @@ impl Shaper for Plane {
 
     fn capacity(&self) -> u64 {
         self.handle.capacity()
+    }
+
+    fn parents_capacity(&self) -> u64 {
+        self.handle.parents_capacity()
+    }
+
+    fn parent_stats(&self, id: &str) -> Option<ParentStats> {
+        self.handle.parent_stats(id)
     }
 
     fn stats(&self, id: &str) -> Option<SubscriberStats> {

@@ -10,9 +10,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hashbrown::HashMap;
-use model::Subscriber;
 use model::keys::KeyIndex;
 use model::stats::Event;
+use model::{Forest, Parent, Subscriber};
 use tokio::sync::broadcast;
 
 use super::{Change, Unapplied, Writer};
@@ -38,6 +38,10 @@ impl Writer {
             directory: Arc::default(),
             // most have a prefix of each IP version
             keys: KeyIndex::with_capacity(usize::try_from(2 * store.records()?).unwrap_or(0)),
+            parents: Arc::default(),
+            forest: Forest::default(),
+            staged_parents: Vec::new(),
+            undo: Vec::new(),
             revision: store.revision()?,
             store,
             shaper,
@@ -48,30 +52,61 @@ impl Writer {
             owed: Vec::new(),
             unapplied: Arc::default(),
         };
+        writer.replay_parents()?;
         writer.replay()?;
         writer.seed(&options.seeds)?;
         Ok(writer)
     }
 
+    /// Aggregates go to the shaper before all others, those above first.
+    fn replay_parents(&mut self) -> Result<(), StartError> {
+        let path = self.store.path();
+        let (mut records, mut parents) = (Vec::new(), Vec::new());
+        self.store.load_parents(|id, rev, text| {
+            let parsed = Parent::from_json(text.as_bytes());
+            let parent = parsed.map_err(|error| damaged(path, id, &error.to_string()))?;
+            if parent.id != id {
+                return Err(damaged(path, id, &format!("holds the name {:?}", parent.id)));
+            }
+            records.push((Arc::from(id), Record { rev, json: parent.to_json().into() }));
+            parents.push(parent);
+            Ok(())
+        })?;
+        // all are there before any is below another
+        let alone = parents.iter().map(|parent| (parent, None));
+        let placed = parents.iter().map(|parent| (parent, parent.parent.as_deref()));
+        for (parent, above) in alone.chain(placed) {
+            let place = self.forest.place(&parent.id, above);
+            place.map_err(|error| damaged(path, &parent.id, &error.to_string()))?;
+        }
+        parents.sort_by_key(|parent| self.forest.level(&parent.id));
+        for batch in parents.chunks(BATCH) {
+            let edits = batch.iter().cloned().map(Edit::PutParent).collect();
+            self.shaper.apply(edits).map_err(|error| StartError::Parents(error.to_string()))?;
+        }
+        self.parents = Arc::new(Directory::new(records.into_iter().collect::<Records>(), Index::default()));
+        Ok(())
+    }
+
     fn replay(&mut self) -> Result<(), StartError> {
-        let damaged = |path: &std::path::Path, id: &str, reason: String| StoreError::Corrupt {
-            path: path.to_owned(),
-            reason: format!("record {id:?}: {reason}"),
-        };
         let (mut records, mut batch, mut lost) = (Vec::new(), Vec::new(), 0);
         let index = Index::default();
         let (keys, rules, path) = (&mut self.keys, &self.rules, self.store.path());
+        let forest = &mut self.forest;
         let (shaper, unapplied) = (&*self.shaper, &self.unapplied);
         let crowded = self.store.records()? > shaper.capacity();
         let order = if crowded { Order::Revisions } else { Order::Names };
         self.store.load(order, |id, rev, text| {
             let parsed = Subscriber::from_json(text.as_bytes());
-            let subscriber = parsed.map_err(|error| damaged(path, id, error.to_string()))?;
+            let subscriber = parsed.map_err(|error| damaged(path, id, &error.to_string()))?;
             if subscriber.id != id {
-                return Err(damaged(path, id, format!("holds the name {:?}", subscriber.id)));
+                return Err(damaged(path, id, &format!("holds the name {:?}", subscriber.id)));
             }
             keys.replace(None, Some(&subscriber))
-                .map_err(|conflict| damaged(path, id, conflict.to_string()))?;
+                .map_err(|conflict| damaged(path, id, &conflict.to_string()))?;
+            forest
+                .adopt(None, subscriber.parent.as_deref())
+                .map_err(|error| damaged(path, id, &error.to_string()))?;
             let id = Arc::from(id);
             index.apply([search::Edit { id: &id, old: None, new: Some(&subscriber) }].into_iter());
             // as this program wrote it, so it is canonical
@@ -134,11 +169,15 @@ impl Writer {
         for seed in seeds {
             let refuse = |reason: String| StartError::Seed { id: seed.id.clone(), reason };
             self.rules.check(seed).map_err(|error| refuse(error.to_string()))?;
+            if let Some(parent) = seed.parent.as_deref().filter(|parent| !self.forest.contains(parent)) {
+                return Err(refuse(format!("there is no parent \"{parent}\"")));
+            }
             if self.current(&seed.id).is_some() {
                 tracing::warn!(id = %seed.id, "[[subscriber]]: the store has a record of that name, which stays");
             } else if let Err(conflict) = self.keys.replace(None, Some(seed)) {
                 tracing::warn!(id = %seed.id, %conflict, "[[subscriber]] left out");
             } else {
+                self.adopt(None, seed.parent.as_deref()).map_err(|error| refuse(error.to_string()))?;
                 let record = self.record(&seed.to_json());
                 self.stage(Change::put(None, record, seed.clone()));
             }
@@ -149,6 +188,10 @@ impl Writer {
         })?;
         Ok(self.store.mark_seeded()?)
     }
+}
+
+fn damaged(path: &std::path::Path, id: &str, reason: &str) -> StoreError {
+    StoreError::Corrupt { path: path.to_owned(), reason: format!("record {id:?}: {reason}") }
 }
 
 /// As a batch, or where that is refused one by one, so that a bad record costs only itself. The batch is of the last

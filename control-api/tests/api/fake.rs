@@ -7,15 +7,20 @@ use std::sync::{Mutex, PoisonError};
 
 use control_api::{Edit, Shaper, ShaperError};
 use model::stats::{
-    DirectionMetrics, Event, Histogram, KindCount, LcoreRole, LcoreState, MetricsSnapshot, PortDrops,
-    PortState, QueueMetrics, Reasons, SubscriberCounts, SubscriberStats, Top, TopEntry, TopQuery,
+    DirectionMetrics, Event, Histogram, KindCount, LcoreRole, LcoreState, MetricsSnapshot, ParentCounts,
+    ParentStats, PortDrops, PortState, QueueMetrics, Reasons, SubscriberCounts, SubscriberStats, Top,
+    TopEntry, TopQuery,
 };
-use model::{KeyIndex, Subscriber};
+use model::{KeyIndex, Parent, Subscriber};
 use tokio::sync::broadcast;
+
+/// Aggregates it has room for.
+pub(crate) const PARENTS: u64 = 40;
 
 #[derive(Debug)]
 pub(crate) struct Fake {
     records: Mutex<BTreeMap<String, Subscriber>>,
+    parents: Mutex<BTreeMap<String, Parent>>,
     pub(crate) capacity: AtomicUsize,
     pub(crate) batches: Mutex<Vec<Vec<Edit>>>,
     pub(crate) reasons: Mutex<Vec<String>>,
@@ -33,6 +38,7 @@ impl Default for Fake {
     fn default() -> Self {
         Self {
             records: Mutex::default(),
+            parents: Mutex::default(),
             capacity: AtomicUsize::new(usize::MAX),
             batches: Mutex::default(),
             reasons: Mutex::default(),
@@ -52,16 +58,38 @@ impl Fake {
         self.records.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// Names and aggregates it has.
+    pub(crate) fn parents(&self) -> BTreeMap<String, Parent> {
+        self.parents.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     pub(crate) fn take_batches(&self) -> Vec<Vec<Edit>> {
         std::mem::take(&mut self.batches.lock().unwrap())
     }
 }
 
+/// Its place in a batch, by kind.
+fn rank(edit: &Edit) -> u8 {
+    match edit {
+        Edit::Remove(_) => 0,
+        Edit::PutParent(_) => 1,
+        Edit::Put(_) => 2,
+        Edit::RemoveParent(_) => 3,
+    }
+}
+
 fn hold_to_the_promises(batch: &[Edit]) {
-    let names: BTreeSet<_> = batch.iter().map(Edit::id).collect();
+    let names: BTreeSet<_> = batch.iter().map(|edit| (rank(edit) % 2, edit.id())).collect();
     assert_eq!(names.len(), batch.len(), "a name came twice");
-    let first_put = batch.iter().position(|edit| matches!(edit, Edit::Put(_))).unwrap_or(batch.len());
-    assert!(batch[first_put..].iter().all(|edit| matches!(edit, Edit::Put(_))), "Remove after Put");
+    assert!(batch.is_sorted_by_key(rank), "{batch:?}");
+}
+
+/// Every parent named exists, and nothing is left below one that has gone.
+fn hold_to_parents(records: &BTreeMap<String, Subscriber>, parents: &BTreeMap<String, Parent>) {
+    let named = records.values().filter_map(|record| record.parent.as_ref());
+    for name in named.chain(parents.values().filter_map(|parent| parent.parent.as_ref())) {
+        assert!(parents.contains_key(name), "{name:?} does not exist");
+    }
 }
 
 impl Shaper for Fake {
@@ -78,8 +106,9 @@ impl Shaper for Fake {
         let mut records = self.records.lock().unwrap();
         let capacity = self.capacity.load(Ordering::SeqCst);
         let known = |edit: &&Edit| records.contains_key(edit.id());
-        let (puts, removes): (Vec<_>, Vec<_>) = batch.iter().partition(|edit| matches!(edit, Edit::Put(_)));
-        let new = puts.iter().filter(|edit| !known(edit)).count();
+        let puts = batch.iter().filter(|edit| matches!(edit, Edit::Put(_)));
+        let removes: Vec<_> = batch.iter().filter(|edit| matches!(edit, Edit::Remove(_))).collect();
+        let new = puts.filter(|edit| !known(edit)).count();
         let gone = removes.iter().filter(|edit| known(edit)).count();
         if new > 0 && records.len() + new - gone > capacity {
             if self.dies_when_full.load(Ordering::SeqCst) {
@@ -95,12 +124,19 @@ impl Shaper for Fake {
             }
             return Err(ShaperError::Halfway("told to".to_owned()));
         }
+        let mut parents = self.parents.lock().unwrap();
         for edit in &batch {
             match edit {
-                Edit::Put(subscriber) => records.insert(subscriber.id.clone(), subscriber.clone()),
-                Edit::Remove(id) => records.remove(id),
-            };
+                Edit::Put(subscriber) => drop(records.insert(subscriber.id.clone(), subscriber.clone())),
+                Edit::Remove(id) => drop(records.remove(id)),
+                Edit::PutParent(parent) => drop(parents.insert(parent.id.clone(), parent.clone())),
+                Edit::RemoveParent(id) => drop(parents.remove(id)),
+            }
         }
+        if records.len() < 10_000 {
+            hold_to_parents(&records, &parents);
+        }
+        drop(parents);
         if records.len() < 10_000 {
             let mut keys = KeyIndex::default();
             for subscriber in records.values() {
@@ -114,6 +150,20 @@ impl Shaper for Fake {
 
     fn capacity(&self) -> u64 {
         self.capacity.load(Ordering::SeqCst) as u64
+    }
+
+    fn parents_capacity(&self) -> u64 {
+        PARENTS
+    }
+
+    fn parent_stats(&self, id: &str) -> Option<ParentStats> {
+        let known = self.parents().contains_key(id) && !self.mute.load(Ordering::SeqCst);
+        known.then(|| {
+            let mut stats = ParentStats::default();
+            stats.down.forwarded = 3;
+            stats.down.clock_speed = 0.5;
+            stats
+        })
     }
 
     fn stats(&self, id: &str) -> Option<SubscriberStats> {
@@ -214,6 +264,7 @@ impl Shaper for Fake {
             ports: self.ports(),
             lcores: self.lcores(),
             subscribers: SubscriberCounts { configured: self.records().len() as u64, active: 0 },
+            parents: ParentCounts { configured: self.parents().len() as u64, saturated: [4, 5] },
             dpdk: "DPDK 99.01".into(),
             ..MetricsSnapshot::default()
         }

@@ -11,6 +11,7 @@ mod fake;
 mod hostile;
 mod kill;
 mod live;
+mod parents;
 mod records;
 mod reload;
 mod restart;

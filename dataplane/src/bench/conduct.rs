@@ -18,11 +18,12 @@ use super::frame::record;
 use super::generator::{Ended, Feed, Generator, Order, Setup};
 use super::late::Late;
 use super::ledger::Ledger;
+use super::parents;
 use super::path::{self, STAGES, Tally};
 use super::rig::{self, Rig};
 use super::{BenchError, Books, Options, PLANNED_PPS, Report, Window};
 use crate::error::{ApplyError, LaunchError};
-use crate::handle::{Handle, Inner};
+use crate::handle::{Batch, Handle, Inner};
 use crate::launch::Builder;
 use crate::lcore::Phase;
 use crate::rx::{Rings, RxWorker};
@@ -218,11 +219,15 @@ impl<'a> Bench<'a> {
         if !seen {
             return Err(ApplyError::Unavailable("the path's lcore does not start").into());
         }
+        let levels = self.options.parents;
+        let above = parents::all(self.options.subscribers, levels);
+        self.handle.apply(&Batch { parents: above, ..Batch::default() })?;
         let begin = self.inner().now();
         for first in (0..self.options.subscribers).step_by(BATCH as usize) {
             let end = self.options.subscribers.min(first + BATCH);
-            let records: Vec<_> = (first..end).map(&record).collect();
-            self.handle.apply(&[], &records)?;
+            let below = |who| Subscriber { parent: parents::of(who, levels), ..record(who) };
+            let puts = (first..end).map(below).collect();
+            self.handle.apply(&Batch { puts, ..Batch::default() })?;
         }
         self.load = Duration::from_nanos(self.inner().now().since(begin).0);
         self.bytes = memory_bytes().saturating_sub(self.before);

@@ -14,6 +14,7 @@ use super::frame::record;
 use super::generator::Order;
 use super::ledger::{EPOCHS, Ledger};
 use super::{BenchError, Books, Options, median, with};
+use crate::handle::Batch;
 
 /// No limit to what is in flight but the pool's.
 const OPEN_LOOP: u64 = u64::MAX >> 1;
@@ -334,9 +335,9 @@ impl Coming {
         self.serial += self.batch;
         let go = if self.here.len() * 2 >= options.spare as usize { self.batch as usize } else { 0 };
         let gone: Vec<String> = self.here.drain(..go).map(|who| record(who, CALM_BPS).id).collect();
-        let records: Vec<_> = come.iter().map(|&who| record(who, CALM_BPS)).collect();
+        let puts = come.iter().map(|&who| record(who, CALM_BPS)).collect();
         let asked = bench.inner().now();
-        bench.handle.apply(&gone, &records)?;
+        bench.handle.apply(&Batch { removes: gone, puts, ..Batch::default() })?;
         bench.handle.tick();
         self.took.push(bench.inner().now().since(asked).0 as f64 / 1e3);
         self.here.extend(come);

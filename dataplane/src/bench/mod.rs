@@ -17,6 +17,7 @@ mod generator;
 mod late;
 mod ledger;
 mod lookup;
+mod parents;
 mod path;
 mod rig;
 mod scenes;
@@ -58,6 +59,8 @@ pub struct Options {
     pub patient: bool,
     /// Sizes of frames.
     pub sizes: Sizes,
+    /// Levels of aggregates above them, up to 8; none of them is a bottleneck.
+    pub parents: usize,
     /// Time measured in all.
     pub duration: Duration,
     /// CPUs of generator and path.
@@ -81,6 +84,7 @@ impl Options {
             subscribers,
             spare: 0,
             held_us: 0,
+            parents: 0,
             held_pps: None,
             patient: false,
             sizes: Sizes::Fixed(64),

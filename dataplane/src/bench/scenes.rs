@@ -8,6 +8,7 @@ use super::conduct::{Bench, OPEN_BPS, OPEN_FLIGHT, WARM_UP};
 use super::frame::record;
 use super::generator::Order;
 use super::{BenchError, Options, PLANNED_PPS, Report, conduct, median, with};
+use crate::handle::Batch;
 
 /// Spans in which changes come, each after one in which none do.
 const SPAN: Duration = Duration::from_millis(100);
@@ -201,7 +202,7 @@ impl Run {
                 let whose = serial.wrapping_mul(0x9e37_79b9) % options.subscribers;
                 record(whose, CHANGED_BPS[(serial % 2) as usize])
             };
-            bench.handle.apply(&[], &[record])?;
+            bench.handle.apply(&Batch { puts: vec![record], ..Batch::default() })?;
             self.took.push(bench.inner().now().since(asked).0 as f64 / 1e3);
             bench.pass(CHANGE_EVERY);
         }

@@ -103,6 +103,7 @@ pub fn pi_passes(ids: u32) -> Result<[(Vec<f64>, u32); 2], BenchError> {
         ports: [PortShared::new(None)].into(),
         counters: Arc::<ShardCounters>::default(),
         ring_drops: Arc::new(RingDrops::new(ids as usize)),
+        parents: Arc::default(),
     });
     let clock = calibrated();
     let mut now = Nanos::from_secs(1);
@@ -122,6 +123,7 @@ pub fn pi_passes(ids: u32) -> Result<[(Vec<f64>, u32); 2], BenchError> {
         direction: Direction::Down,
         egress_hint: PortId(0),
         kind: QueueKind::Subscriber,
+        parent: None,
     };
     let begin = Nanos::from_secs(1);
     for id in (0..ids).map(QueueId) {

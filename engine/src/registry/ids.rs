@@ -14,6 +14,7 @@ use crate::packet::QueueId;
 #[derive(Debug)]
 pub(super) struct IdPool {
     shards: u32,
+    first: u32,
     /// Pairs from here to `end` were never used.
     fresh: u32,
     end: u32,
@@ -28,11 +29,60 @@ pub(super) struct IdPool {
 /// Pairs picked for a plan; nothing is taken until [`IdPool::take`].
 #[derive(Debug)]
 pub(super) struct Picked {
-    /// The down id of each pair.
-    pub(super) ids: Vec<QueueId>,
-    reused: usize,
-    fresh: u32,
+    /// How many pairs were looked at, and those of them that were passed over.
+    looked: usize,
+    passed: VecDeque<u32>,
     down: Vec<u32>,
+}
+
+/// Picks pairs one by one, those longest free first.
+pub(super) struct Picker<'a> {
+    pool: &'a IdPool,
+    picked: Picked,
+}
+
+impl Picker<'_> {
+    /// A pair's down id; in shard `home` if one of the next few pairs has one there and that shard has no more than
+    /// its part of all. `None`: there is no pair left.
+    pub(super) fn next(&mut self, home: Option<u32>) -> Option<QueueId> {
+        let home = home.filter(|&home| self.has_room(home));
+        let pair = self.find(home)?;
+        let shards = self.pool.shards;
+        match home.and_then(|home| in_shard(pair, shards, home)) {
+            Some(id) => {
+                count(&mut self.picked.down, id, shards);
+                Some(id)
+            }
+            None => Some(orient(pair, shards, &mut self.picked.down)),
+        }
+    }
+
+    fn has_room(&self, home: u32) -> bool {
+        let part = (self.pool.end - self.pool.first).div_ceil(self.pool.shards);
+        self.picked.down.get(home as usize).is_some_and(|&load| load < part)
+    }
+
+    fn find(&mut self, home: Option<u32>) -> Option<u32> {
+        let shards = self.pool.shards;
+        let fits = |pair: u32| home.is_none_or(|home| in_shard(pair, shards, home).is_some());
+        let look = 2 * shards as usize;
+        if let Some(place) = self.picked.passed.iter().take(look).position(|&pair| fits(pair)) {
+            return self.picked.passed.remove(place);
+        }
+        for _ in 0..look {
+            let Some(pair) = self.pool.nth(self.picked.looked) else { break };
+            self.picked.looked += 1;
+            if fits(pair) {
+                return Some(pair);
+            }
+            self.picked.passed.push_back(pair);
+        }
+        self.picked.passed.pop_front()
+    }
+
+    pub(super) fn end(self) -> Picked {
+        self.picked
+    }
 }
 
 impl IdPool {
@@ -40,7 +90,16 @@ impl IdPool {
     pub(super) fn new(shards: u32, first: u32, capacity: u32) -> Self {
         let end = (capacity / 2).max(first);
         let down = vec![0; shards as usize];
-        Self { shards, fresh: first, end, free: VecDeque::new(), resting: VecDeque::new(), ticket: 0, down }
+        Self {
+            shards,
+            first,
+            fresh: first,
+            end,
+            free: VecDeque::new(),
+            resting: VecDeque::new(),
+            ticket: 0,
+            down,
+        }
     }
 
     /// Pairs that can be picked now.
@@ -53,23 +112,24 @@ impl IdPool {
         self.resting.iter().map(|(_, pairs)| pairs.len()).sum()
     }
 
-    /// `count` pairs, those longest free first; `None` if there are not so many.
-    pub(super) fn pick(&self, count: usize) -> Option<Picked> {
-        if count > self.available() {
-            return None;
-        }
-        let mut down = self.down.clone();
-        let pairs = self.free.iter().copied().chain(self.fresh..self.end).take(count);
-        let ids = pairs.map(|pair| orient(pair, self.shards, &mut down)).collect();
-        let reused = count.min(self.free.len());
-        let fresh = u32::try_from(count - reused).unwrap_or(u32::MAX);
-        Some(Picked { ids, reused, fresh, down })
+    /// Begins to pick.
+    pub(super) fn picker(&self) -> Picker<'_> {
+        let picked = Picked { looked: 0, passed: VecDeque::new(), down: self.down.clone() };
+        Picker { pool: self, picked }
+    }
+
+    /// Pairs that can be picked, those longest free first.
+    fn nth(&self, place: usize) -> Option<u32> {
+        let fresh = || u32::try_from(place - self.free.len()).ok().map(|ahead| self.fresh + ahead);
+        self.free.get(place).copied().or_else(fresh).filter(|&pair| pair < self.end)
     }
 
     /// Takes what was picked; nothing may have been taken or given back since.
     pub(super) fn take(&mut self, picked: Picked) {
-        self.free.drain(..picked.reused);
-        self.fresh += picked.fresh;
+        let reused = picked.looked.min(self.free.len());
+        self.free.drain(..reused);
+        self.fresh += u32::try_from(picked.looked - reused).unwrap_or(u32::MAX);
+        picked.passed.into_iter().rev().for_each(|pair| self.free.push_front(pair));
         self.down = picked.down;
     }
 
@@ -103,9 +163,21 @@ impl IdPool {
 fn orient(pair: u32, shards: u32, down: &mut [u32]) -> QueueId {
     let load = |id: u32| down.get((id % shards) as usize).copied().unwrap_or(0);
     let (even, odd) = (pair * 2, pair * 2 + 1);
-    let id = if load(even) <= load(odd) { even } else { odd };
-    if let Some(load) = down.get_mut((id % shards) as usize) {
+    let id = QueueId(if load(even) <= load(odd) { even } else { odd });
+    count(down, id, shards);
+    id
+}
+
+fn count(down: &mut [u32], id: QueueId, shards: u32) {
+    if let Some(load) = down.get_mut((id.0 % shards) as usize) {
         *load += 1;
     }
-    QueueId(id)
+}
+
+/// The id of a pair whose shard is `home`, if its partner's is that of the partners of all others there: so that what
+/// is in one shard down is in one shard up.
+fn in_shard(pair: u32, shards: u32, home: u32) -> Option<QueueId> {
+    let either = shards.is_multiple_of(2);
+    let ids = [pair * 2, pair * 2 + 1];
+    ids.into_iter().take(if either { 2 } else { 1 }).find(|id| id % shards == home).map(QueueId)
 }

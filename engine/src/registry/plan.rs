@@ -8,14 +8,16 @@ use std::sync::Arc;
 
 use aqm::BitsPerSec;
 use hashbrown::{HashMap, HashSet};
-use model::Subscriber;
 use model::config::Role;
 use model::keys::{Conflict, Key as ModelKey};
+use model::{Parent, Subscriber};
 
-use super::ids::Picked;
+use super::aggregates::{AggregatePlan, Aggregates};
+use super::ids::{Picked, Picker};
 use super::{Record, Registry, RegistryError, Routed, Ticket};
 use crate::change::{Change, Direction, QueueKind, QueueSpec};
 use crate::packet::{PortId, QueueId};
+use crate::parents::ParentId;
 use crate::table::Key;
 
 /// An edit of one record.
@@ -25,13 +27,19 @@ pub enum RecordEdit<'a> {
     Put(&'a Subscriber),
     /// There is no record of this name.
     Remove(&'a str),
+    /// The aggregate is this from now on.
+    PutParent(&'a Parent),
+    /// There is no aggregate of this name.
+    RemoveParent(&'a str),
 }
 
 impl<'a> RecordEdit<'a> {
-    pub(super) fn name(&self) -> &'a str {
+    /// The subscriber it is about, if it is about one.
+    pub(super) fn name(&self) -> Option<&'a str> {
         match self {
-            Self::Put(subscriber) => &subscriber.id,
-            Self::Remove(name) => name,
+            Self::Put(subscriber) => Some(&subscriber.id),
+            Self::Remove(name) => Some(name),
+            Self::PutParent(_) | Self::RemoveParent(_) => None,
         }
     }
 }
@@ -47,6 +55,7 @@ pub struct Plan {
     records: Vec<Record>,
     /// Records that go.
     gone: Vec<QueueId>,
+    aggregates: AggregatePlan,
 }
 
 impl Plan {
@@ -57,7 +66,7 @@ impl Plan {
 
     /// Whether it changes nothing at all.
     pub fn is_empty(&self) -> bool {
-        self.records.is_empty() && self.gone.is_empty()
+        self.records.is_empty() && self.gone.is_empty() && self.aggregates.is_empty()
     }
 }
 
@@ -91,21 +100,25 @@ impl Registry {
     /// # Errors
     /// The first edit that cannot be; nothing has changed.
     pub fn plan(&self, edits: &[RecordEdit<'_>]) -> Result<Plan, RegistryError> {
+        let aggregates = self.aggregates.plan(edits)?;
         let mut last = HashMap::with_capacity(edits.len());
         for (place, edit) in edits.iter().enumerate() {
-            last.insert(edit.name(), place);
+            last.extend(edit.name().map(|name| (name, place)));
         }
-        let counts = edits.iter().enumerate().filter(|(place, edit)| last.get(edit.name()) == Some(place));
+        let is_last =
+            |place, edit: &RecordEdit<'_>| edit.name().is_some_and(|name| last.get(name) == Some(&place));
+        let counts = edits.iter().enumerate().filter(|(place, edit)| is_last(*place, edit));
         let mut wanted = Vec::new();
         let mut gone = Vec::new();
         for (_, edit) in counts {
             match *edit {
-                RecordEdit::Put(subscriber) => wanted.extend(self.wanted(subscriber)?),
+                RecordEdit::Put(subscriber) => wanted.extend(self.wanted(subscriber, &aggregates)?),
                 RecordEdit::Remove(name) => gone.extend(self.record(name)),
+                RecordEdit::PutParent(_) | RecordEdit::RemoveParent(_) => {}
             }
         }
         self.check_claims(&wanted, &gone)?;
-        self.draw_up(wanted, gone.iter().map(|record| record.down).collect())
+        self.draw_up(wanted, gone.iter().map(|record| record.down).collect(), aggregates)
     }
 
     /// [`Registry::plan`] for one record that is to be there.
@@ -125,13 +138,20 @@ impl Registry {
     }
 
     /// What a record should become; `None` if it is that already.
-    fn wanted<'a>(&self, subscriber: &'a Subscriber) -> Result<Option<Wanted<'a>>, RegistryError> {
+    fn wanted<'a>(
+        &self,
+        subscriber: &'a Subscriber,
+        aggregates: &AggregatePlan,
+    ) -> Result<Option<Wanted<'a>>, RegistryError> {
         let port =
             subscriber.matches.port.as_deref().map(|name| self.access_port(subscriber, name)).transpose()?;
         let mut keys: Vec<_> = subscriber.keys().map(|key| (Key::of(&key, port), key)).collect();
         keys.sort_unstable_by_key(|(key, _)| *key);
         keys.dedup_by_key(|(key, _)| *key);
-        let specs = self.specs(subscriber, port)?;
+        let name = subscriber.parent.as_deref();
+        let parent =
+            name.map(|name| self.aggregates.resolve(aggregates, &subscriber.id, name)).transpose()?;
+        let specs = self.specs(subscriber, port, parent)?;
         let same = self.record(&subscriber.id).is_some_and(|record| {
             record.specs == specs && record.keys.iter().eq(keys.iter().map(|(key, _)| key))
         });
@@ -147,7 +167,12 @@ impl Registry {
     }
 
     /// What its two queue ids are to do. A record without a port is expected on the first access port.
-    fn specs(&self, subscriber: &Subscriber, port: Option<PortId>) -> Result<[QueueSpec; 2], RegistryError> {
+    fn specs(
+        &self,
+        subscriber: &Subscriber,
+        port: Option<PortId>,
+        parent: Option<ParentId>,
+    ) -> Result<[QueueSpec; 2], RegistryError> {
         let profile = self.profiles.index(&subscriber.profile).ok_or_else(|| {
             RegistryError::UnknownProfile { id: subscriber.id.clone(), profile: subscriber.profile.clone() }
         })?;
@@ -161,6 +186,7 @@ impl Registry {
             direction,
             egress_hint,
             kind: QueueKind::Subscriber,
+            parent,
         };
         let down = spec(Direction::Down, subscriber.down_bps, access);
         Ok([down, spec(Direction::Up, subscriber.up_bps, core)])
@@ -211,20 +237,29 @@ impl Registry {
         record.has(key).then_some(&*record.name)
     }
 
-    fn draw_up(&self, wanted: Vec<Wanted<'_>>, gone: Vec<QueueId>) -> Result<Plan, RegistryError> {
+    fn draw_up(
+        &self,
+        wanted: Vec<Wanted<'_>>,
+        gone: Vec<QueueId>,
+        mut aggregates: AggregatePlan,
+    ) -> Result<Plan, RegistryError> {
         let new = wanted.iter().filter(|want| !self.names.contains_key(&*want.subscriber.id)).count();
-        let picked = self.pool.pick(new).ok_or_else(|| RegistryError::Full {
-            needed: new,
-            free: self.pool.available(),
-            resting: self.pool.resting(),
-            capacity: u32::try_from(self.pairs()).unwrap_or(u32::MAX),
-        })?;
-        let mut fresh = picked.ids.iter();
-        let mut before = Vec::new();
+        if new > self.pool.available() {
+            return Err(RegistryError::Full {
+                needed: new,
+                free: self.pool.available(),
+                resting: self.pool.resting(),
+                capacity: u32::try_from(self.pairs()).unwrap_or(u32::MAX),
+            });
+        }
+        let mut picker = self.pool.picker();
+        let mut before: Vec<_> = aggregates.changes().flat_map(|change| self.everywhere(change)).collect();
         let mut records = Vec::with_capacity(wanted.len());
         for want in wanted {
             let old = self.record(&want.subscriber.id);
-            let Some(down) = old.map(|old| old.down).or_else(|| fresh.next().copied()) else {
+            let parent = want.specs[0].parent;
+            let pick = || self.pick(&mut picker, &mut aggregates, parent);
+            let Some(down) = old.map(|old| old.down).or_else(pick) else {
                 continue;
             };
             let name = old.map_or_else(|| Arc::from(&*want.subscriber.id), |old| Arc::clone(&old.name));
@@ -233,7 +268,29 @@ impl Registry {
             before.extend(self.shard_changes(old, &record));
             records.push(record);
         }
-        Ok(Plan { before, made_on: self.commits, picked, records, gone })
+        Ok(Plan { before, made_on: self.commits, picked: picker.end(), records, gone, aggregates })
+    }
+
+    /// A pair for a new record, where its aggregates' other children are while they fit.
+    fn pick(
+        &self,
+        picker: &mut Picker<'_>,
+        aggregates: &mut AggregatePlan,
+        parent: Option<ParentId>,
+    ) -> Option<QueueId> {
+        let Some(parent) = parent else { return picker.next(None) };
+        let root = self.aggregates.root(aggregates, parent);
+        let home = self.aggregates.home(aggregates, root);
+        let id = picker.next(home)?;
+        if home.is_none() {
+            Aggregates::settle(aggregates, root, id.0 % self.shards);
+        }
+        Some(id)
+    }
+
+    /// A change for every shard.
+    fn everywhere(&self, change: Change) -> impl Iterator<Item = Routed> + use<> {
+        (0..self.shards as usize).map(move |shard| Routed { shard, change })
     }
 
     fn shard_changes(&self, old: Option<&Record>, new: &Record) -> Vec<Routed> {
@@ -329,13 +386,16 @@ impl Registry {
                 *entry = Some(record);
             }
         }
-        let mut after = Vec::with_capacity(plan.gone.len() * 2);
+        let ticket = self.pool.rest(&plan.gone);
+        // sent from the end: those of aggregates last
+        let parents = self.aggregates.enter(plan.aggregates, ticket);
+        let mut after: Vec<_> = parents.into_iter().flat_map(|change| self.everywhere(change)).collect();
         for id in &plan.gone {
             if let Some(record) = self.records.get_mut(id.0 as usize / 2).and_then(Option::take) {
                 self.names.remove(&record.name);
                 after.extend(record.ids().map(|id| self.routed(Change::Remove { id })));
             }
         }
-        Committed { after, ticket: self.pool.rest(&plan.gone) }
+        Committed { after, ticket }
     }
 }

@@ -343,3 +343,107 @@ fn down_ids_spread_evenly_over_any_number_of_shards() {
         assert!(most - least <= 2, "{shards} shards: {load:?}");
     }
 }
+
+fn aggregate(id: &str, above: Option<&str>, down_bps: u64) -> model::Parent {
+    model::Parent { id: id.into(), parent: above.map(str::to_owned), down_bps, up_bps: 1_000_000 }
+}
+
+#[test]
+fn aggregates_go_to_every_shard_before_those_below_them() {
+    let (mut registry, _) = Registry::new(options(2, 100)).unwrap();
+    let (pon, site) = (aggregate("pon", Some("site"), 5_000_000), aggregate("site", None, 9_000_000));
+    let below = Subscriber {
+        parent: Some("pon".into()),
+        ..subscriber("a", 1_000_000, &json!({"ipv4": ["10.0.0.1/32"]}))
+    };
+    let unknown = registry.plan(&[RecordEdit::Put(&below)]).unwrap_err();
+    assert_eq!((unknown.id(), unknown.to_string().contains("\"pon\"")), (Some("a"), true));
+    let edits = [RecordEdit::Put(&below), RecordEdit::PutParent(&pon), RecordEdit::PutParent(&site)];
+    let plan = registry.plan(&edits).unwrap();
+    let kinds: Vec<_> = plan
+        .before()
+        .iter()
+        .map(|routed| match routed.change {
+            Change::Parent { spec, .. } => (routed.shard, spec.rates[0].0),
+            Change::Create { .. } => (9, 9),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(kinds, [(0, 9_000_000), (1, 9_000_000), (0, 5_000_000), (1, 5_000_000), (9, 9), (9, 9)]);
+    registry.commit(plan).unwrap();
+    assert!(registry.plan(&edits).unwrap().is_empty(), "the same again is nothing");
+    assert_eq!(registry.parents(), 2);
+    // nothing can stand below what goes, nor above itself
+    let gone = [RecordEdit::RemoveParent("pon"), RecordEdit::Put(&below)];
+    assert!(matches!(registry.plan(&gone), Err(RegistryError::UnknownParent { .. })));
+    let turned = aggregate("site", Some("pon"), 9_000_000);
+    assert!(matches!(
+        registry.plan(&[RecordEdit::PutParent(&turned)]),
+        Err(RegistryError::DeepParent { .. })
+    ));
+    // the two change places in one batch, each shard told in an order that never makes a loop
+    let top = aggregate("pon", None, 5_000_000);
+    let plan = registry.plan(&[RecordEdit::PutParent(&turned), RecordEdit::PutParent(&top)]).unwrap();
+    let order = changes(plan.before()).into_iter().map(|change| match change {
+        Change::Parent { id, .. } => id,
+        other => panic!("{other:?}"),
+    });
+    let (pon, site) = (registry.parent("pon").unwrap(), registry.parent("site").unwrap());
+    assert_eq!(order.collect::<Vec<_>>(), [pon, pon, site, site]);
+}
+
+fn commit(registry: &mut Registry, edit: RecordEdit<'_>) -> Committed {
+    let plan = registry.plan(&[edit]).unwrap();
+    registry.commit(plan).unwrap()
+}
+
+#[test]
+fn numbers_of_removed_aggregates_come_back_when_released() {
+    let (mut registry, _) = Registry::new(options(2, 100)).unwrap();
+    commit(&mut registry, RecordEdit::PutParent(&aggregate("a", None, 1_000_000)));
+    let first = registry.parent("a").unwrap();
+    let gone = commit(&mut registry, RecordEdit::RemoveParent("a"));
+    assert_eq!(changes(&gone.after), [Change::RemoveParent { id: first }; 2]);
+    assert_eq!(registry.present(Change::RemoveParent { id: first }), Change::RemoveParent { id: first });
+    commit(&mut registry, RecordEdit::PutParent(&aggregate("b", None, 1_000_000)));
+    assert_ne!(registry.parent("b"), Some(first), "it is at rest");
+    registry.release(gone.ticket);
+    commit(&mut registry, RecordEdit::PutParent(&aggregate("c", None, 1_000_000)));
+    assert_eq!(registry.parent("c"), Some(first));
+}
+
+#[test]
+fn children_of_a_root_share_a_shard_in_each_direction_while_they_fit() {
+    for shards in [1, 2, 3, 4] {
+        // 4 ports and 60 pairs
+        let (mut registry, _) = Registry::new(options(shards, 128)).unwrap();
+        let parents = [aggregate("x", None, 1_000_000), aggregate("y", Some("x"), 1_000_000)];
+        let mut edits: Vec<_> = parents.iter().map(RecordEdit::PutParent).collect();
+        let records: Vec<_> = (0..60)
+            .map(|n| Subscriber {
+                parent: (n % 3 != 2).then(|| if n % 3 == 0 { "x".into() } else { "y".into() }),
+                ..subscriber(&format!("{n:02}"), 1_000_000, &json!({"vlan": {"outer": n + 1}}))
+            })
+            .collect();
+        edits.extend(records.iter().take(20).map(RecordEdit::Put));
+        let plan = registry.plan(&edits).unwrap();
+        registry.commit(plan).unwrap();
+        for record in &records[20..] {
+            put(&mut registry, record);
+        }
+        let below: Vec<_> = records.iter().filter(|record| record.parent.is_some()).collect();
+        let place = |record: &&Subscriber| {
+            let (down, up) = registry.ids(&record.id).unwrap();
+            (registry.shard(down), registry.shard(up))
+        };
+        let home = place(&below[0]);
+        let at_home = below.iter().filter(|record| place(record) == home).count();
+        // a shard's part of 60 pairs, less what stands there without a parent
+        let fit = 60 / shards as usize;
+        assert!(
+            at_home <= fit.max(40) && at_home >= (fit * 2 / 3).min(40),
+            "{shards} shards: {at_home} of 40"
+        );
+        assert_eq!(registry.free_pairs(), 0, "all the same all pairs are used");
+    }
+}

@@ -14,6 +14,7 @@ use crate::change::{Change, QueueKind, QueueSpec};
 use crate::counters::DropReason;
 use crate::discipline::State;
 use crate::packet::{Packet, PortId, QueueId};
+use crate::parents::{NODE, NONE};
 use crate::port::PortShared;
 use crate::shaper::Shaper;
 use crate::wheel::slot_from;
@@ -23,7 +24,9 @@ impl<P: Packet> Shard<P> {
     /// as misdirected.
     pub fn apply(&mut self, now: Nanos, change: Change) {
         self.now = self.now.max(now);
-        let (Change::Create { id, .. } | Change::Update { id, .. } | Change::Remove { id }) = change;
+        let Some(id) = change.queue_id() else {
+            return self.change_parent(now, change);
+        };
         let Some((local, live)) = self.local(id).and_then(|at| Some((at, self.records.get(at)?.live))) else {
             self.misdirected += 1;
             return;
@@ -32,7 +35,7 @@ impl<P: Packet> Shard<P> {
             Change::Create { spec, .. } | Change::Update { spec, .. } if !self.makes_sense(&spec) => {
                 self.misdirected += 1;
             }
-            Change::Create { spec, .. } if !live => self.create(id, local, &spec),
+            Change::Create { spec, .. } if !live => self.create(now, id, local, &spec),
             Change::Create { spec, .. } | Change::Update { spec, .. } if live => {
                 self.update(now, id, local, &spec);
             }
@@ -44,9 +47,11 @@ impl<P: Packet> Shard<P> {
     fn makes_sense(&self, spec: &QueueSpec) -> bool {
         self.options.profiles.get(spec.profile).is_some()
             && usize::from(spec.egress_hint.0) < self.lanes.len()
+            && self.tree.serves(spec.parent)
+            && (spec.parent.is_none() || spec.kind == QueueKind::Subscriber)
     }
 
-    fn create(&mut self, id: QueueId, local: usize, spec: &QueueSpec) {
+    fn create(&mut self, now: Nanos, id: QueueId, local: usize, spec: &QueueSpec) {
         let Some(params) = self.options.profiles.get(spec.profile) else {
             return;
         };
@@ -66,6 +71,7 @@ impl<P: Packet> Shard<P> {
         (record.direction, record.kind) = (spec.direction, spec.kind);
         (record.lane, record.slot, record.scheduled) = (lane, slot, scheduled);
         record.live = true;
+        self.put_below(now, local, spec.parent);
         self.manage(local, phase);
         self.tally.reset(local, carried);
         let _ = self.options.ring_drops.take(id);
@@ -87,9 +93,10 @@ impl<P: Packet> Shard<P> {
         let record = &self.records[local];
         if record.kind != spec.kind || record.direction != spec.direction {
             self.remove(local);
-            return self.create(id, local, spec);
+            return self.create(now, id, local, spec);
         }
-        if record.profile != spec.profile {
+        self.put_below(now, local, spec.parent);
+        if self.records[local].profile != spec.profile {
             self.change_profile(id, local, spec.profile);
         }
         for reserved in &mut self.reserved {
@@ -140,6 +147,9 @@ impl<P: Packet> Shard<P> {
             }
             return;
         }
+        if record.node != NONE {
+            return self.set_rate_below(now, local, rate);
+        }
         let (lane, mtu) = (usize::from(record.lane), params.mtu);
         let (lane, port) = (&mut self.lanes[lane], &self.options.ports[lane]);
         // a stall that the clock has yet to slip by would become a wait at this rate, and grow with the next change
@@ -171,7 +181,7 @@ impl<P: Packet> Shard<P> {
     }
 
     /// Tells the PI bank an id's profile and target.
-    fn assign(&mut self, local: usize) {
+    pub(super) fn assign(&mut self, local: usize) {
         let record = &mut self.records[local];
         let Some(params) = self.options.profiles.get(record.profile) else {
             return;
@@ -180,8 +190,8 @@ impl<P: Packet> Shard<P> {
             return;
         };
         let lane = &self.lanes[usize::from(record.lane)];
-        let target = params.target(lane.served(record.plan()));
-        record.slowed = lane.is_slowed();
+        let target = params.target(lane.served_below(&self.tree, record.node, record.plan()));
+        record.slowed = lane.is_slowed_below(&self.tree, record.node);
         record.target = u32::try_from(target.0 >> TARGET_SHIFT).unwrap_or(u32::MAX);
         bank.assign(index(local), place.profile, target);
     }
@@ -194,6 +204,7 @@ impl<P: Packet> Shard<P> {
             while self.discard(local, queue, DropReason::Removed) {}
         }
         self.unschedule(local);
+        self.let_go_of_parent(local);
         let record = &mut self.records[local];
         record.live = false;
         record.watched = false;
@@ -252,6 +263,7 @@ impl<P: Packet> Shard<P> {
                     direction: record.direction,
                     egress_hint: port,
                     kind: record.kind,
+                    parent: None,
                 };
                 let rate = self.rate_of(&spec);
                 self.set_rate(now, local, rate);
@@ -283,6 +295,10 @@ impl<P: Packet> Shard<P> {
     /// Takes every id off a wheel whose link is down.
     fn clear_lane(&mut self, now: Nanos, lane: usize) {
         while let Some((slot, id)) = self.lanes[lane].wheel.take_any() {
+            if id & NODE != 0 {
+                self.clear_root(now, id & !NODE, slot);
+                continue;
+            }
             let local = id as usize;
             let Some(record) = self.records.get_mut(local).filter(|record| record.is_at(lane, slot)) else {
                 continue;
@@ -295,7 +311,7 @@ impl<P: Packet> Shard<P> {
     }
 
     /// Drops all packets of an id whose link is down.
-    fn drop_dead(&mut self, local: usize) {
+    pub(super) fn drop_dead(&mut self, local: usize) {
         self.drop_dead_managed(local);
         let managed = self.records[local].aqm.is_managed();
         for queue in Queue::BOTH.into_iter().filter(|&queue| queue == Queue::L4s || !managed) {
@@ -336,7 +352,7 @@ impl<P: Packet> Shard<P> {
     }
 
     /// Puts an id that stands on no wheel on that of its next packet.
-    fn resettle(&mut self, now: Nanos, local: usize) {
+    pub(super) fn resettle(&mut self, now: Nanos, local: usize) {
         let next = self.next_egress(local);
         let record = &mut self.records[local];
         let Some(params) = self.options.profiles.get(record.profile) else {
@@ -346,8 +362,12 @@ impl<P: Packet> Shard<P> {
             None => params.discipline.drained(&mut record.aqm),
             Some(egress) => {
                 self.change_lane(now, local, egress);
-                let due = slot_from(self.records[local].shaper.due());
-                self.schedule(local, due);
+                if self.records[local].node == NONE {
+                    let due = slot_from(self.records[local].shaper.due());
+                    self.schedule(local, due);
+                } else {
+                    self.seat_again(now, local);
+                }
             }
         }
         self.watch(local);

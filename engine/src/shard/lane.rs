@@ -8,6 +8,7 @@
 
 use aqm::{Nanos, Pace};
 
+use crate::parents::{NONE, Tree};
 use crate::port::{PortShared, Purse};
 use crate::wheel::{Wheel, slot_at, slot_time};
 
@@ -148,12 +149,37 @@ impl Lane {
     /// What a byte takes at the served rate: that of the plan, slowed as the clock is.
     #[inline]
     pub(crate) fn served(&self, plan: Pace) -> Pace {
-        if !self.is_slowed() {
-            return plan;
-        }
-        let scaled = (u128::from(plan.0) * u128::from(self.slowness)) >> 16;
-        Pace(u64::try_from(scaled).unwrap_or(u64::MAX))
+        if self.is_slowed() { slowed(plan, self.slowness) } else { plan }
     }
+
+    /// The same below an aggregate's node, if there is one: the slowest of the clocks above counts.
+    #[inline]
+    pub(crate) fn served_below(&self, tree: &Tree, node: u32, plan: Pace) -> Pace {
+        if node == NONE { self.served(plan) } else { slowed(plan, self.slowness_below(tree, node)) }
+    }
+
+    /// Whether any of the clocks above runs slower than real time.
+    #[inline]
+    pub(crate) fn is_slowed_below(&self, tree: &Tree, node: u32) -> bool {
+        if node == NONE { self.is_slowed() } else { self.slowness_below(tree, node) != UNSLOWED }
+    }
+
+    #[inline]
+    fn slowness_below(&self, tree: &Tree, node: u32) -> u32 {
+        tree.slowness(node).max(self.slowness)
+    }
+
+    /// 1 / clock speed, 16.16.
+    #[inline]
+    pub(crate) fn slowness(&self) -> u32 {
+        self.slowness
+    }
+}
+
+#[inline]
+fn slowed(plan: Pace, slowness: u32) -> Pace {
+    let scaled = (u128::from(plan.0) * u128::from(slowness)) >> 16;
+    Pace(u64::try_from(scaled).unwrap_or(u64::MAX))
 }
 
 /// 1 / speed in 16.16.

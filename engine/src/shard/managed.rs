@@ -9,7 +9,7 @@
 //! (and `sent`) or by `removed`. A limit is held by shedding no more than a packet brought, so that a limit which has
 //! shrunk drops nothing that was there.
 
-use aqm::{Arrival, Arriving, Cause, Ecn, Leaving, Qdisc, Queue, QueueProtection, Verdict};
+use aqm::{Arrival, Arriving, Cause, Ecn, Leaving, Nanos, Qdisc, Queue, QueueProtection, Verdict};
 
 use super::tally::Whose;
 use super::visit::{Call, End, VISIT_DROPS, VISIT_PACKETS, units};
@@ -19,9 +19,9 @@ use crate::counters::DropReason;
 use crate::discipline::{Discipline, State};
 use crate::overhead::line_bytes;
 use crate::packet::{Fifo, Meta, Packet};
+use crate::parents::NONE;
 use crate::recipe::View;
 use crate::slab::Slot;
-use crate::wheel::slot_time;
 
 /// A discipline and the packets it decides about.
 #[derive(Debug)]
@@ -229,7 +229,8 @@ impl<P: Packet> Shard<P> {
         whose: Whose,
     ) -> Result<u32, Cause> {
         let record = &self.records[local];
-        let served = self.lanes[usize::from(record.lane)].served(record.plan());
+        let served =
+            self.lanes[usize::from(record.lane)].served_below(&self.tree, record.node, record.plan());
         let managed = self.managed.get_mut(place).ok_or(Cause::Limit)?;
         let mut meta = packet.meta();
         let arrival = managed.qdisc.arrive(&Arriving {
@@ -301,11 +302,11 @@ impl<P: Packet> Shard<P> {
         call: &Call,
         local: usize,
         place: Slot,
-        slot: u64,
+        at: Nanos,
         out: &mut Vec<P>,
     ) -> End {
-        let at = slot_time(slot);
-        let served = self.lanes[call.lane].served(self.records[local].plan());
+        let record = &self.records[local];
+        let served = self.lanes[call.lane].served_below(&self.tree, record.node, record.plan());
         let limit = call.limit.min(out.len() + VISIT_PACKETS);
         let mut drops = 0;
         loop {
@@ -330,7 +331,7 @@ impl<P: Packet> Shard<P> {
                 drops += 1;
                 continue;
             }
-            if !self.lanes[call.lane].admits(&self.options.ports[call.lane], call.now) {
+            if !self.lets_go(call, local) {
                 return End::Again;
             }
             let sent = match next {
@@ -414,6 +415,9 @@ impl<P: Packet> Shard<P> {
         }
         managed.qdisc.sent(queue, bytes);
         record.shaper.sent(bytes);
+        if record.node != NONE {
+            self.tree.charge(record.node, call.now, bytes, self.lanes[call.lane].slowness());
+        }
         self.lanes[call.lane].purse.spend(packet.frame_bytes());
         self.tally.forwarded(record, whose, meta.l3_bytes.into(), delay_units(call.stamp, meta.arrival));
         Some(packet)

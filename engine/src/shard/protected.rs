@@ -32,7 +32,8 @@ impl<P: Packet> Shard<P> {
         let Some(Discipline::DualPi2(aqm)) = params.map(|params| &params.discipline) else {
             return false;
         };
-        let served = self.lanes[usize::from(record.lane)].served(record.plan());
+        let lane = &self.lanes[usize::from(record.lane)];
+        let served = lane.served_below(&self.tree, record.node, record.plan());
         let mut l = record.l();
         l.packets += 1;
         l.bytes = l.bytes.saturating_add(admitted.bytes);

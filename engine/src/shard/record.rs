@@ -12,6 +12,7 @@ use crate::counters::queue::{Arrivals, QueueLine};
 use crate::discipline::State;
 use crate::overhead::line_bytes;
 use crate::packet::{Fifo, Meta, Packet};
+use crate::parents::NONE;
 use crate::profiles::ProfileParams;
 use crate::shaper::Shaper;
 
@@ -29,12 +30,14 @@ pub(crate) struct Record<F> {
     pub(crate) limit_bytes: u32,
     /// Packet buffers held.
     pub(crate) buffers: u32,
-    /// Low half of the slot it is scheduled in.
+    /// Low half of the slot it is scheduled in; in its node's calendar, of one long past.
     pub(crate) slot: u32,
     /// The PI target in force, in units of 1024 ns.
     pub(crate) target: u32,
     /// Packets that came for L and C.
     pub(crate) arrivals: [Arrivals; 2],
+    /// The aggregate's node right above it, see [`crate::parents`].
+    pub(crate) node: u32,
     pub(crate) profile: u16,
     /// What keeps it out of step with others: see [`Shaper::join`].
     pub(crate) phase: u16,
@@ -44,7 +47,7 @@ pub(crate) struct Record<F> {
     pub(crate) kind: QueueKind,
     /// In use.
     pub(crate) live: bool,
-    /// On the wheel.
+    /// On the wheel, or in the calendar of its node.
     pub(crate) scheduled: bool,
     /// The PI bank holds a head of it.
     pub(crate) watched: bool,
@@ -73,6 +76,7 @@ impl<F: Default> Default for Record<F> {
             slot: 0,
             target: 0,
             arrivals: Default::default(),
+            node: NONE,
             profile: 0,
             phase: 0,
             lane: 0,

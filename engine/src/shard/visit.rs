@@ -14,6 +14,7 @@ use crate::counters::DropReason;
 use crate::discipline::State;
 use crate::overhead::line_bytes;
 use crate::packet::{Packet, PortId};
+use crate::parents::{NODE, NONE};
 use crate::wheel::{slot_at, slot_from, slot_time};
 
 /// Packets that one visit may send.
@@ -92,7 +93,11 @@ impl<P: Packet> Shard<P> {
                 self.scout(call.lane, first);
             }
             let Some(id) = self.lanes[call.lane].wheel.pop() else { return };
-            self.visit(call, id as usize, out);
+            if id & NODE == 0 {
+                self.visit(call, id as usize, out);
+            } else {
+                self.visit_node(call, id & !NODE, out);
+            }
         }
     }
 
@@ -107,6 +112,9 @@ impl<P: Packet> Shard<P> {
                 let queue = if record.l().packets > 0 { Queue::L4s } else { Queue::Classic };
                 record.prefetch_front::<P>(queue);
                 mem::prefetch(&raw const record.lines[queue as usize]);
+                if record.node != NONE {
+                    self.tree.prefetch(record.node);
+                }
             }
         }
         let Some(later) = wheel.next_used(next) else { return };
@@ -124,12 +132,15 @@ impl<P: Packet> Shard<P> {
             return;
         };
         record.scheduled = false;
+        if record.node != NONE {
+            return self.visit_below(call, local, slot, out);
+        }
         if record.packets() == 1
             && let Some(packet) = self.depart_lone(call, local, slot_time(slot))
         {
             return out.push(packet);
         }
-        let end = self.serve(call, local, slot, out);
+        let end = self.serve(call, local, slot_time(slot), out);
         match end {
             End::Empty => {
                 let record = &mut self.records[local];
@@ -151,9 +162,10 @@ impl<P: Packet> Shard<P> {
         self.watch(local);
     }
 
-    /// The usual visit: the only packet of an id is due at `at`, leaves by this port, and no AQM would touch it.
+    /// The usual visit: the only packet of an id is due at `at`, leaves by this port, and no AQM would touch it. Its
+    /// aggregates must let it go.
     #[inline]
-    fn depart_lone(&mut self, call: &Call, local: usize, at: Nanos) -> Option<P> {
+    pub(super) fn depart_lone(&mut self, call: &Call, local: usize, at: Nanos) -> Option<P> {
         let record = &mut self.records[local];
         let params = self.options.profiles.get(record.profile)?;
         let queue = if record.l().packets > 0 { Queue::L4s } else { Queue::Classic };
@@ -171,6 +183,9 @@ impl<P: Packet> Shard<P> {
             self.waiting[record.direction as usize] -= 1;
         }
         record.shaper.sent(bytes);
+        if record.node != NONE {
+            self.tree.charge(record.node, call.now, bytes, self.lanes[call.lane].slowness());
+        }
         params.discipline.drained(&mut record.aqm);
         self.lanes[call.lane].purse.spend(packet.frame_bytes());
         let whose = Whose { local, direction: record.direction, queue };
@@ -182,13 +197,13 @@ impl<P: Packet> Shard<P> {
         Some(packet)
     }
 
-    /// Sends what is due of an id.
-    fn serve(&mut self, call: &Call, local: usize, slot: u64, out: &mut Vec<P>) -> End {
+    /// Sends what is due of an id at `at`, the time of its wheel or of its aggregates.
+    pub(super) fn serve(&mut self, call: &Call, local: usize, at: Nanos, out: &mut Vec<P>) -> End {
         if let State::Managed(place) = self.records[local].aqm {
-            return self.serve_managed(call, local, place, slot, out);
+            return self.serve_managed(call, local, place, at, out);
         }
-        let at = slot_time(slot);
-        let served = self.lanes[call.lane].served(self.records[local].plan());
+        let record = &self.records[local];
+        let served = self.lanes[call.lane].served_below(&self.tree, record.node, record.plan());
         let mut p_prime = None;
         let limit = call.limit.min(out.len() + VISIT_PACKETS);
         let mut drops = 0;
@@ -215,7 +230,7 @@ impl<P: Packet> Shard<P> {
                 drops += 1;
                 continue;
             }
-            if !self.lanes[call.lane].admits(&self.options.ports[call.lane], call.now) {
+            if !self.lets_go(call, local) {
                 return End::Again;
             }
             match self.depart(call, local, queue, served, &mut p_prime) {
@@ -270,6 +285,9 @@ impl<P: Packet> Shard<P> {
             }
         }
         record.shaper.sent(bytes);
+        if record.node != NONE {
+            self.tree.charge(record.node, call.now, bytes, self.lanes[call.lane].slowness());
+        }
         let other_waits = record.packets_in(queue.other()) > 0;
         params.discipline.sent(&mut record.aqm, queue, bytes, other_waits);
         self.lanes[call.lane].purse.spend(packet.frame_bytes());

@@ -246,6 +246,7 @@ impl Rig {
         let ports: Arc<[PortShared]> =
             setup.ports.iter().map(|&bps| PortShared::new(bps.map(BitsPerSec))).collect();
         let ring_drops = Arc::new(RingDrops::new(setup.capacity as usize));
+        let parents = Arc::new(engine::ParentsShared::default());
         let banks: Vec<_> = (0..setup.shards)
             .map(|i| Arc::new(PiBanks::new(&profiles, i, setup.shards, setup.capacity)))
             .collect();
@@ -263,6 +264,7 @@ impl Rig {
                 ports: Arc::clone(&ports),
                 counters: Arc::clone(&counters[index as usize]),
                 ring_drops: Arc::clone(&ring_drops),
+                parents: Arc::clone(&parents),
             })
         });
         Self {
@@ -290,9 +292,13 @@ impl Rig {
     }
 
     pub(crate) fn apply(&mut self, change: Change) {
-        let (Change::Create { id, .. } | Change::Update { id, .. } | Change::Remove { id }) = change;
-        let shard = self.shard_of(id.0);
-        self.shards[shard].apply(self.now, change);
+        match change.queue_id() {
+            Some(id) => {
+                let shard = self.shard_of(id.0);
+                self.shards[shard].apply(self.now, change);
+            }
+            None => self.shards.iter_mut().for_each(|shard| shard.apply(self.now, change)),
+        }
     }
 
     pub(crate) fn spec(bps: u64, profile: u16) -> QueueSpec {
@@ -302,6 +308,7 @@ impl Rig {
             direction: Direction::Down,
             egress_hint: PortId(0),
             kind: QueueKind::Subscriber,
+            parent: None,
         }
     }
 

@@ -103,6 +103,7 @@ impl<T: Copy> Line<T> {
             ports: Arc::new([PortShared::new(None)]),
             counters: Arc::new(ShardCounters::default()),
             ring_drops: Arc::new(RingDrops::new(1)),
+            parents: Arc::default(),
         });
         let spec = QueueSpec {
             rate,
@@ -110,6 +111,7 @@ impl<T: Copy> Line<T> {
             direction: Direction::Down,
             egress_hint: PORT,
             kind: QueueKind::Subscriber,
+            parent: None,
         };
         let mut line = Self {
             shard: shard.as_links(),

@@ -6,6 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::parent::ParentCounts;
 use super::state::{LcoreState, PortState};
 
 /// All of a scrape.
@@ -27,6 +28,8 @@ pub struct MetricsSnapshot {
     pub pi_update: Histogram,
     /// Subscribers.
     pub subscribers: SubscriberCounts,
+    /// Aggregates.
+    pub parents: ParentCounts,
     /// How often each limit of the data plane's own was hit; all but `control` stay 0 unless there is a bug.
     pub limits: Vec<KindCount>,
     /// Version of DPDK in use, empty without one.

@@ -4,6 +4,7 @@
 //! Here are the numbers of one subscriber; [`metrics`] holds the sums of a scrape, [`state`] ports, lcores, events.
 
 pub mod metrics;
+mod parent;
 pub mod state;
 
 use serde::{Deserialize, Serialize};
@@ -12,6 +13,7 @@ pub use metrics::{
     BufferState, DirectionMetrics, Histogram, KindCount, MetricsSnapshot, QueueMetrics, Reasons,
     SubscriberCounts,
 };
+pub use parent::{ParentCounts, ParentDirectionStats, ParentStats};
 pub use state::{
     Direction, Event, EventKind, LcoreRole, LcoreState, PortDrops, PortState, Top, TopBy, TopEntry, TopQuery,
 };

@@ -6,7 +6,7 @@
 //! for byte in [`Subscriber::to_json`].
 
 mod mac;
-mod record;
+pub(crate) mod record;
 #[cfg(test)]
 mod tests;
 mod text;

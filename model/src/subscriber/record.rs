@@ -9,7 +9,7 @@ use std::marker::PhantomData;
 use std::ops::RangeInclusive;
 
 use serde::de::value::MapAccessDeserializer;
-use serde::de::{Deserializer, Error, MapAccess, Unexpected, Visitor};
+use serde::de::{DeserializeOwned, Deserializer, Error, MapAccess, Unexpected, Visitor};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_path_to_error::{Path, Segment};
@@ -71,7 +71,7 @@ struct RawPppoe {
 }
 
 /// How a struct looks in JSON, for those who wrote something else in its place.
-trait Shape {
+pub(crate) trait Shape {
     const SHAPE: &'static str;
 }
 
@@ -92,8 +92,58 @@ impl Shape for RawPppoe {
         r#"an object; use {"session": 7} or {"session": 7, "mac": "02:00:00:00:00:01"}"#;
 }
 
+/// A struct of raw members that a record is made of.
+pub(crate) trait RawRecord: DeserializeOwned + Shape {
+    type Record;
+
+    /// Turns it into the record, or says all that is wrong.
+    fn validate(self) -> Result<Self::Record, RecordError>;
+}
+
+impl RawRecord for RawSubscriber {
+    type Record = Subscriber;
+
+    fn validate(self) -> Result<Subscriber, RecordError> {
+        validate(self)
+    }
+}
+
+/// Reads one record.
+pub(crate) fn read_json<R: RawRecord>(json: &[u8]) -> Result<R::Record, RecordError> {
+    match serde_json::from_slice::<Object<R>>(json) {
+        Ok(Object(raw)) => raw.validate(),
+        Err(error) => Err(explain::<R>(json, &error)),
+    }
+}
+
+/// Reads one record that is already a JSON value.
+pub(crate) fn read_value<R: RawRecord>(value: &Value) -> Result<R::Record, RecordError> {
+    match Object::<R>::deserialize(value) {
+        Ok(Object(raw)) => raw.validate(),
+        Err(error) => Err(explain_value::<R>(value.clone(), &error)),
+    }
+}
+
+/// A record's value after a JSON merge patch (RFC 7396).
+pub(crate) fn merged(mut value: Value, patch: &Value) -> Result<Value, RecordError> {
+    if !patch.is_object() {
+        return Err(RecordError(vec![FieldError::new("", "a merge patch is a JSON object")]));
+    }
+    merge(&mut value, patch);
+    Ok(value)
+}
+
+/// A record keeps its id.
+pub(crate) fn keeps_id(before: &str, after: &str) -> Result<(), RecordError> {
+    if before == after {
+        return Ok(());
+    }
+    let message = format!("\"{after}\" is not \"{before}\": a record keeps its id");
+    Err(RecordError(vec![FieldError::new("id", message)]))
+}
+
 /// A struct that is written as an object. What serde derives would take an array of its fields as well.
-struct Object<T>(T);
+pub(crate) struct Object<T>(pub(crate) T);
 
 impl<'de, T: Deserialize<'de> + Shape> Deserialize<'de> for Object<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -130,7 +180,7 @@ impl<'de> Deserialize<'de> for Rate {
     }
 }
 
-fn rate<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+pub(crate) fn rate<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
     Ok(Option::<Rate>::deserialize(deserializer)?.map(|rate| rate.0))
 }
 
@@ -159,10 +209,7 @@ impl Subscriber {
     ///
     /// Every problem with the path of its field and its value.
     pub fn from_json(json: &[u8]) -> Result<Self, RecordError> {
-        match serde_json::from_slice::<Object<RawSubscriber>>(json) {
-            Ok(Object(raw)) => validate(raw),
-            Err(error) => Err(explain(json, &error)),
-        }
+        read_json::<RawSubscriber>(json)
     }
 
     /// Reads one record that is already a JSON value.
@@ -171,10 +218,7 @@ impl Subscriber {
     ///
     /// As [`from_json`](Self::from_json).
     pub fn from_value(value: &Value) -> Result<Self, RecordError> {
-        match Object::<RawSubscriber>::deserialize(value) {
-            Ok(Object(raw)) => validate(raw),
-            Err(error) => Err(explain_value(value.clone(), &error)),
-        }
+        read_value::<RawSubscriber>(value)
     }
 
     /// The record on one line, members always in the same order.
@@ -193,20 +237,12 @@ impl Subscriber {
     ///
     /// As [`from_json`](Self::from_json); also if the patch is no object or changes the id.
     pub fn merge_patch(&self, patch: &Value) -> Result<Self, RecordError> {
-        if !patch.is_object() {
-            return Err(RecordError(vec![FieldError::new("", "a merge patch is a JSON object")]));
-        }
         let strangers = strangers(patch);
         if !strangers.is_empty() {
             return Err(RecordError(strangers));
         }
-        let mut value = self.to_value();
-        merge(&mut value, patch);
-        let patched = Self::from_value(&value)?;
-        if patched.id != self.id {
-            let message = format!("\"{}\" is not \"{}\": a record keeps its id", patched.id, self.id);
-            return Err(RecordError(vec![FieldError::new("id", message)]));
-        }
+        let patched = Self::from_value(&merged(self.to_value(), patch)?)?;
+        keeps_id(&self.id, &patched.id)?;
         Ok(patched)
     }
 }
@@ -262,9 +298,9 @@ fn merge(target: &mut Value, patch: &Value) {
 }
 
 /// Text that is no JSON at all says where; else every wrong value is looked for.
-fn explain(json: &[u8], error: &serde_json::Error) -> RecordError {
+fn explain<R: RawRecord>(json: &[u8], error: &serde_json::Error) -> RecordError {
     match serde_json::from_slice::<Value>(json) {
-        Ok(value) => explain_value(value, error),
+        Ok(value) => explain_value::<R>(value, error),
         Err(error) => {
             let message = error.to_string();
             let what = message.rsplit_once(" at line ").map_or(message.as_str(), |(what, _)| what);
@@ -277,12 +313,12 @@ fn explain(json: &[u8], error: &serde_json::Error) -> RecordError {
 
 /// Finds every wrong value: each is taken out once it is found, and the rest is read again. Only records that are
 /// refused pay for it.
-fn explain_value(mut value: Value, first: &serde_json::Error) -> RecordError {
+fn explain_value<R: RawRecord>(mut value: Value, first: &serde_json::Error) -> RecordError {
     let mut errors: Vec<FieldError> = Vec::new();
     while errors.len() < MOST_ERRORS {
-        match serde_path_to_error::deserialize::<_, Object<RawSubscriber>>(&value) {
+        match serde_path_to_error::deserialize::<_, Object<R>>(&value) {
             Ok(Object(raw)) => {
-                let rest = validate(raw).err().into_iter().flat_map(|error| error.0);
+                let rest = raw.validate().err().into_iter().flat_map(|error| error.0);
                 let new =
                     rest.filter(|error| !errors.iter().any(|known| lies_in(&known.field, &error.field)));
                 let new: Vec<_> = new.collect();
@@ -359,14 +395,14 @@ fn raw(subscriber: &Subscriber) -> RawSubscriber {
 
 /// Collects problems while fields are turned one by one.
 #[derive(Default)]
-struct Checks(Vec<FieldError>);
+pub(crate) struct Checks(pub(crate) Vec<FieldError>);
 
 impl Checks {
-    fn fail(&mut self, field: &str, message: impl Into<String>) {
+    pub(crate) fn fail(&mut self, field: &str, message: impl Into<String>) {
         self.0.push(FieldError::new(field, message));
     }
 
-    fn rate(&mut self, field: &str, value: Option<u64>) -> u64 {
+    pub(crate) fn rate(&mut self, field: &str, value: Option<u64>) -> u64 {
         match value {
             Some(rate) if (MIN_RATE_BPS..=MAX_RATE_BPS).contains(&rate) => return rate,
             Some(rate) => {
@@ -388,7 +424,18 @@ impl Checks {
         0
     }
 
-    fn name(&mut self, field: &str, text: &str) {
+    pub(crate) fn id(&mut self, id: Option<String>) -> String {
+        let id = id.unwrap_or_else(|| {
+            self.fail("id", "is missing");
+            String::from("-")
+        });
+        if let Err(message) = check_id(&id) {
+            self.fail("id", message);
+        }
+        id
+    }
+
+    pub(crate) fn name(&mut self, field: &str, text: &str) {
         if let Err(message) = check_name(text) {
             self.fail(field, message);
         }
@@ -415,13 +462,7 @@ impl Checks {
 
 fn validate(raw: RawSubscriber) -> Result<Subscriber, RecordError> {
     let mut checks = Checks::default();
-    let id = raw.id.unwrap_or_else(|| {
-        checks.fail("id", "is missing");
-        String::from("-")
-    });
-    if let Err(message) = check_id(&id) {
-        checks.fail("id", message);
-    }
+    let id = checks.id(raw.id);
     let down_bps = checks.rate("down_bps", raw.down_bps);
     let up_bps = checks.rate("up_bps", raw.up_bps);
     let profile = raw.profile.unwrap_or_else(|| DEFAULT_PROFILE.to_owned());

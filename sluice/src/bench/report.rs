@@ -11,6 +11,8 @@ use serde::Serialize;
 pub(super) struct Figures {
     subscribers: u32,
     held_ms: f64,
+    /// Levels of aggregates.
+    parents: usize,
     /// Of IMIX the mean.
     packet_bytes: u32,
     mpps: f64,
@@ -45,6 +47,7 @@ impl Figures {
         Self {
             subscribers: options.subscribers,
             held_ms,
+            parents: options.parents,
             packet_bytes: options.sizes.mean(),
             mpps: of(|window| window.mpps),
             ns_per_packet: of(|window| window.ns_per_packet),
@@ -111,6 +114,10 @@ fn lines(options: &Options, figures: &Figures, report: &Report) -> Vec<String> {
             report.held_us / 1e3
         )
     };
+    let above = match options.parents {
+        0 => String::new(),
+        levels => format!(" below {levels} levels of aggregates"),
+    };
     let spread = |figure: fn(&Window) -> f64| {
         let values = report.windows.iter().map(figure);
         let (least, most) = values.fold((f64::MAX, 0.0_f64), |(a, b), value| (a.min(value), b.max(value)));
@@ -121,7 +128,7 @@ fn lines(options: &Options, figures: &Figures, report: &Report) -> Vec<String> {
         .map(|(name, _)| format!("{name} {:.1}", figures.stages_ns.get(name).unwrap_or(&0.0)))
         .collect();
     let mut lines = vec![
-        format!("{} subscribers, {frames}, {kind}", options.subscribers),
+        format!("{} subscribers{above}, {frames}, {kind}", options.subscribers),
         format!("  {:.2} Mpps ({})", figures.mpps, spread(|window| window.mpps)),
         format!(
             "  {:.1} ns a packet ({}), of it engine {:.1}",
@@ -212,6 +219,7 @@ mod tests {
         let wanted = [
             "subscribers",
             "held_ms",
+            "parents",
             "packet_bytes",
             "mpps",
             "ns_per_packet",

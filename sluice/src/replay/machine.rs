@@ -131,6 +131,7 @@ impl Machine {
             ports: lines,
             counters: Arc::new(ShardCounters::default()),
             ring_drops: Arc::new(RingDrops::new(usize::try_from(capacity).unwrap_or(usize::MAX))),
+            parents: Arc::default(),
         });
         admit(&mut registry, &mut shard, config)?;
         Ok(Self {

@@ -205,6 +205,7 @@ impl Rig {
             ports: [PortShared::new(None)].into(),
             counters: Arc::<ShardCounters>::default(),
             ring_drops: Arc::new(RingDrops::new(capacity as usize)),
+            parents: Arc::default(),
         });
         let spec = QueueSpec {
             rate,
@@ -212,6 +213,7 @@ impl Rig {
             direction: Direction::Down,
             egress_hint: PortId(0),
             kind: QueueKind::Subscriber,
+            parent: None,
         };
         for id in (0..capacity).map(QueueId) {
             shard.apply(START, Change::Create { id, spec });

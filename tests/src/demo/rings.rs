@@ -128,7 +128,7 @@ impl World for Rings {
     fn set_profile(&self, profile: &str) -> Result<()> {
         let on = |record: &Subscriber| Subscriber { profile: profile.to_owned(), ..record.clone() };
         let records: Vec<Subscriber> = self.records.iter().map(on).collect();
-        Ok(self.handle.apply(&[], &records)?)
+        Ok(self.handle.apply(&dataplane::Batch { puts: records, ..Default::default() })?)
     }
 
     fn start(&mut self, schedule: &Schedule) -> Result<()> {

@@ -169,6 +169,7 @@ impl World {
                 assert_ne!(old, spec, "an update changes something");
             }
             Change::Remove { id } => assert!(self.shards.remove(&id).is_some(), "{id:?} is not there"),
+            Change::Parent { .. } | Change::RemoveParent { .. } => panic!("no aggregates here"),
         }
     }
 

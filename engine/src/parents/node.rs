@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+//! An aggregate in one direction at one place (shard and port): its shaper, its clock, and who waits for it.
+//!
+//! **Shaper**: a theoretical departure time in real time, moved on by what each packet costs; after idling it lies
+//! behind by the burst at most. A packet may leave once it is reached.
+//!
+//! **Clock**: that of the aggregate above (or the wheel's) less the slip. Due work may wait for as long as a port's
+//! may ([`lag_allowed`]); what it waits longer, the clock slips.
+
+use aqm::{BitsPerSec, Nanos, Pace};
+
+use super::calendar::{Calendar, NONE};
+use super::tree::Link;
+use crate::change::Direction;
+use crate::port::lag_allowed;
+use crate::shaper::BURST;
+
+/// A full packet on the line, for burst and lag.
+const MTU: u64 = 1_538;
+/// A quantum that a place buys of a common aggregate, as time at the rate, and its bounds in bytes.
+const QUANTUM: Nanos = Nanos::from_micros(4);
+const QUANTUM_BYTES: (u64, u64) = (MTU, 65_536);
+/// The speed is measured no more often than this, as a shift of nanoseconds: 131 us.
+const TICK_SHIFT: u32 = 17;
+/// Time constant of the smoothed speed, in nanoseconds.
+const SPEED_TAU: f32 = 5e6;
+/// The slowest clock that the served pace follows.
+const SLOWEST: f32 = 0.001;
+/// 1 in 16.16 fixed point.
+const ONE: u32 = 1 << 16;
+
+/// See the module. The first cache line is what every packet touches.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub(crate) struct Node {
+    /// When the next packet may leave, in real time; of a common aggregate when it is known not to before.
+    pub(super) due: Nanos,
+    pace: Pace,
+    /// How far the clock lies behind the one above (modulo 2^64: it may lie before), less what is common.
+    pub(super) slip: u64,
+    pub(super) bytes: u64,
+    pub(super) packets: u64,
+    /// 2^-32 ns beyond `due`.
+    fraction: u32,
+    burst_ns: u32,
+    /// The node above.
+    pub(super) outer: u32,
+    /// 1 / speed of the clock against real time, 16.16.
+    pub(super) slowness: u32,
+    tick: u32,
+    /// More than one place has children: rate and slip are common.
+    pub(super) spans: bool,
+    /// Of the root: it has an entry on the wheel.
+    pub(super) armed: bool,
+
+    /// Bytes paid for, of a common aggregate.
+    purse: i64,
+    quantum: u32,
+    /// Low half of the slot of the wheel's entry.
+    pub(super) slot: u32,
+    pub(super) lag_ns: u32,
+    /// Own slowing, smoothed, and that of all above and the own: 1 - speed.
+    pub(super) drag: f32,
+    drags: f32,
+    /// Children.
+    pub(super) children: u32,
+    measured: Nanos,
+    slip_seen: u64,
+    /// As an entry of the node above.
+    pub(super) link: Link,
+
+    /// Whose it is.
+    pub(super) parent: u32,
+    /// The next node of the aggregate in this direction.
+    pub(super) next: u32,
+    pub(super) direction: Direction,
+    pub(super) lane: u8,
+    pub(super) calendar: Calendar,
+}
+
+const _: () =
+    assert!(core::mem::offset_of!(Node, purse) == 64, "what every packet touches is one cache line");
+const _: () = assert!(size_of::<Node>() <= 512, "`sluice check` counts on it");
+
+impl Default for Node {
+    fn default() -> Self {
+        Self {
+            due: Nanos::ZERO,
+            pace: Pace::default(),
+            slip: 0,
+            bytes: 0,
+            packets: 0,
+            fraction: 0,
+            burst_ns: 0,
+            outer: NONE,
+            slowness: ONE,
+            tick: 0,
+            spans: false,
+            armed: false,
+            purse: 0,
+            quantum: 0,
+            slot: 0,
+            lag_ns: 0,
+            drag: 0.0,
+            drags: 0.0,
+            children: 0,
+            measured: Nanos::ZERO,
+            slip_seen: 0,
+            link: Link::default(),
+            parent: NONE,
+            next: NONE,
+            direction: Direction::Down,
+            lane: 0,
+            calendar: Calendar::default(),
+        }
+    }
+}
+
+/// A span that fits 32 bits of nanoseconds, or 4 s.
+fn short(span: Nanos) -> u32 {
+    u32::try_from(span.0).unwrap_or(u32::MAX)
+}
+
+impl Node {
+    /// Another rate: what is left of a wait is rescaled.
+    #[expect(clippy::cast_possible_truncation, reason = "clamped to 65,536")]
+    pub(super) fn set_rate(&mut self, rate: BitsPerSec, now: Nanos) {
+        let old = core::mem::replace(&mut self.pace, Pace::of(rate));
+        if !self.spans && self.due > now && old.0 > 0 {
+            self.due = now + rescaled(self.due.since(now), old, self.pace);
+        }
+        self.burst_ns = short(BURST.max(self.pace.time(2 * MTU)));
+        self.lag_ns = short(lag_allowed(self.pace));
+        let bytes = u128::from(rate.0) * u128::from(QUANTUM.0) / 8_000_000_000;
+        let (least, most) = QUANTUM_BYTES;
+        self.quantum = bytes.clamp(u128::from(least), u128::from(most)) as u32;
+    }
+
+    pub(super) fn pace(&self) -> Pace {
+        self.pace
+    }
+
+    pub(super) fn burst(&self) -> Nanos {
+        Nanos(self.burst_ns.into())
+    }
+
+    /// Bytes of a quantum and what they cost.
+    pub(super) fn quantum(&self) -> (i64, Nanos) {
+        (self.quantum.into(), self.pace.time(self.quantum.into()))
+    }
+
+    /// Bytes paid for and not yet sent, of a common aggregate.
+    #[inline]
+    pub(super) fn purse(&mut self) -> &mut i64 {
+        &mut self.purse
+    }
+
+    /// A packet of `bytes` leaves.
+    #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "the low half is the fraction; the high one fits")]
+    pub(super) fn charge(&mut self, now: Nanos, bytes: u32) {
+        self.bytes += u64::from(bytes);
+        self.packets += 1;
+        if self.spans {
+            self.purse -= i64::from(bytes);
+            return;
+        }
+        let earliest = now.since(self.burst());
+        if self.due < earliest {
+            self.due = earliest;
+        }
+        let cost = u128::from(self.pace.0) * u128::from(bytes) + u128::from(self.fraction);
+        self.fraction = cost as u32;
+        self.due += Nanos((cost >> 32) as u64);
+    }
+
+    /// Whether it is time to measure the clock's speed.
+    #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "ticks are told apart by their low half")]
+    pub(super) fn ticks(&mut self, now: Nanos) -> bool {
+        let tick = (now.0 >> TICK_SHIFT) as u32;
+        core::mem::replace(&mut self.tick, tick) != tick
+    }
+
+    /// Measures the clock's speed. `slip` is that in force, `above` the slowing of all above, `port` the speed of the
+    /// port's clock. Returns the speed as far as this aggregate slows it.
+    #[expect(clippy::cast_precision_loss, reason = "ratios of spans")]
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 1 and 1 / SLOWEST")]
+    pub(super) fn measure(&mut self, now: Nanos, slip: u64, above: f32, port: f32) -> f32 {
+        let span = now.since(self.measured).0.max(1) as f32;
+        let more = slip.wrapping_sub(self.slip_seen).cast_signed().max(0) as f32;
+        let weight = (span / SPEED_TAU).min(1.0);
+        (self.measured, self.slip_seen) = (now, slip);
+        self.drag += ((more / span).min(1.0) - self.drag) * weight;
+        self.drags = above + self.drag;
+        self.slowness = (ONE as f32 / (port - self.drags).clamp(SLOWEST, 1.0)) as u32;
+        1.0 - self.drag
+    }
+
+    /// Slowing of this and all above.
+    pub(super) fn drags(&self) -> f32 {
+        self.drags
+    }
+
+    /// The slip is another from now on without having slipped.
+    pub(super) fn reset_measure(&mut self, slip: u64) {
+        self.slip_seen = slip;
+    }
+}
+
+/// What is left of a wait when the pace changes.
+#[expect(clippy::cast_possible_truncation, reason = "saturated just before")]
+pub(super) fn rescaled(wait: Nanos, old: Pace, new: Pace) -> Nanos {
+    let rescaled = u128::from(wait.0) * u128::from(new.0) / u128::from(old.0.max(1));
+    Nanos(rescaled.min(u128::from(u64::MAX)) as u64)
+}

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Clocks and shapers of nodes, their own or common to several places.
+
+use aqm::Nanos;
+
+use super::{DEEPEST, NONE, Tree, Way, behind};
+use crate::parents::shared::Shared;
+use crate::wheel::slot_time;
+
+impl Tree {
+    /// The way from a node up.
+    #[inline]
+    pub(crate) fn way(&self, mut node: u32) -> Way {
+        let mut way = Way { nodes: [NONE; DEEPEST], len: 0 };
+        while node != NONE && way.len < DEEPEST {
+            way.nodes[way.len] = node;
+            way.len += 1;
+            node = self.nodes[node].outer;
+        }
+        way
+    }
+
+    /// How far a node's clock lies behind the one above, modulo 2^64.
+    #[inline]
+    pub(super) fn slip(&self, place: u32) -> u64 {
+        let node = &self.nodes[place];
+        if node.spans { self.common_slip(place) } else { node.slip }
+    }
+
+    #[cold]
+    fn common_slip(&self, place: u32) -> u64 {
+        self.nodes[place].slip.wrapping_add(self.shared_of(place).map_or(0, Shared::slip))
+    }
+
+    /// How far a node's clock lies behind its lane's.
+    #[inline]
+    pub(crate) fn slips(&self, mut node: u32) -> u64 {
+        let mut sum = 0_u64;
+        while node != NONE {
+            sum = sum.wrapping_add(self.slip(node));
+            node = self.nodes[node].outer;
+        }
+        sum
+    }
+
+    /// The clock lags by `lag`: what is beyond the allowance slips.
+    pub(super) fn let_slip(&mut self, place: u32, lag: Nanos) {
+        let excess = lag.since(Nanos(self.nodes[place].lag_ns.into()));
+        if excess == Nanos::ZERO {
+            return;
+        }
+        if self.nodes[place].spans {
+            if let Some(shared) = self.shared_of(place) {
+                shared.slip_by(shared.slip(), excess);
+            }
+        } else {
+            let node = &mut self.nodes[place];
+            node.slip = node.slip.wrapping_add(excess.0);
+        }
+    }
+
+    /// The time of a node: its clock's, or that of the first due entry not yet served. Whoever has been idle joins
+    /// there. `at`: that of its lane.
+    pub(crate) fn time(&mut self, node: u32, at: Nanos) -> Nanos {
+        let way = self.way(node);
+        way.nodes().iter().rev().fold(at, |outer, &node| self.time_in(node, outer))
+    }
+
+    /// As [`Self::time`], where that of the one above is known.
+    pub(crate) fn time_in(&mut self, node: u32, outer: Nanos) -> Nanos {
+        let clock = behind(outer, self.slip(node));
+        self.first_due(node, clock).map_or(clock, |slot| clock.min(slot_time(slot)))
+    }
+
+    /// What a byte takes at the served rate, against the plan's: 16.16.
+    #[inline]
+    pub(crate) fn slowness(&self, node: u32) -> u32 {
+        self.nodes[node].slowness
+    }
+
+    /// Whether an aggregate lets a packet go.
+    #[inline]
+    pub(crate) fn pays(&mut self, place: u32, now: Nanos) -> bool {
+        let node = &self.nodes[place];
+        if node.spans { self.buys(place, now) } else { node.due <= now }
+    }
+
+    /// Whether all on a way do.
+    #[inline]
+    pub(crate) fn all_pay(&mut self, mut node: u32, now: Nanos) -> bool {
+        while node != NONE {
+            if !self.pays(node, now) {
+                return false;
+            }
+            node = self.nodes[node].outer;
+        }
+        true
+    }
+
+    /// As [`Self::pays`], from the purse of a common aggregate.
+    #[cold]
+    fn buys(&mut self, place: u32, now: Nanos) -> bool {
+        while *self.nodes[place].purse() <= 0 {
+            let (bytes, cost) = self.nodes[place].quantum();
+            let earliest = now.since(self.nodes[place].burst());
+            let sold = self.shared_of(place).map_or(Ok(()), |shared| shared.sell(now, earliest, cost));
+            if let Err(due) = sold {
+                self.nodes[place].due = due;
+                return false;
+            }
+            *self.nodes[place].purse() += bytes;
+        }
+        true
+    }
+
+    /// A packet of `bytes` leaves a child of a node; `port`: slowness of the lane's clock.
+    #[inline]
+    pub(crate) fn charge(&mut self, mut node: u32, now: Nanos, bytes: u32, port: u32) {
+        while node != NONE {
+            let this = &mut self.nodes[node];
+            this.charge(now, bytes);
+            if this.ticks(now) {
+                self.measure(node, now, port);
+            }
+            node = self.nodes[node].outer;
+        }
+    }
+
+    #[cold]
+    #[expect(clippy::cast_precision_loss, reason = "16 bits of fraction")]
+    fn measure(&mut self, place: u32, now: Nanos, port: u32) {
+        self.follow_sharing(place);
+        let slip = self.slip(place);
+        let outer = self.nodes[place].outer;
+        let above = if outer == NONE { 0.0 } else { self.nodes[outer].drags() };
+        let port = 65_536.0 / port.max(1) as f32;
+        let speed = self.nodes[place].measure(now, slip, above, port);
+        if let Some(shared) = self.shared_of(place) {
+            shared.tell(now, speed);
+        }
+    }
+
+    /// Begins or ends to share with other places, as they come and go.
+    pub(super) fn follow_sharing(&mut self, place: u32) {
+        let Some((spans, slip)) = self.shared_of(place).map(|shared| (shared.spans(), shared.slip())) else {
+            return;
+        };
+        let node = &mut self.nodes[place];
+        if spans == node.spans {
+            return;
+        }
+        // the clock stays where it is
+        node.slip = if spans { node.slip.wrapping_sub(slip) } else { node.slip.wrapping_add(slip) };
+        node.spans = spans;
+        *node.purse() = 0;
+    }
+}
