@@ -4,6 +4,7 @@
 //! Everything made here is unmade on drop, in the reverse order of making; processes are ended by their id.
 #![forbid(unsafe_code)]
 
+pub mod browser;
 pub mod demo;
 pub mod direct;
 pub mod frames;
