@@ -101,7 +101,7 @@ fn run(network: &Direct) -> Result<Timed> {
     ensure!(metrics.contains("\nsluice_parents_saturated{dir=\"down\"} 1\n"), "one is a bottleneck");
     ensure!(network.shaper.delete("/v1/parents/pon")? == 409, "it has children");
     for (serving, flow) in flows {
-        flow.finish(Duration::from_secs(60))?;
+        flow.finish(Duration::from_mins(1))?;
         drop(serving);
     }
     conserved(&network.shaper, &LINES.map(|line| line.id), false)?;
@@ -109,8 +109,8 @@ fn run(network: &Direct) -> Result<Timed> {
         patch(network, &format!("/v1/subscribers/{}", line.id), &json!({"parent": null}))?;
     }
     for id in ["pon", "site"] {
-        let status = network.shaper.delete(&format!("/v1/parents/{id}"))?;
-        ensure!(status == 204, "{id}: {status}");
+        let answer = network.shaper.delete(&format!("/v1/parents/{id}"))?;
+        ensure!(answer == 204, "{id}: {answer}");
     }
     Ok(all([half, more, narrow, moved]))
 }

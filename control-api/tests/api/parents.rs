@@ -19,12 +19,12 @@ impl Rig {
         let reply = self.client.call("PUT", &format!("/v1/parents/{id}"), parent(id, above).to_string());
         assert!(reply.status == 200 || reply.status == 201, "{}", reply.text());
     }
+}
 
-    fn below(&self, id: &str, number: u32, above: &str) -> Value {
-        let mut body = record(id, number);
-        body["parent"] = json!(above);
-        body
-    }
+fn below(id: &str, number: u32, above: &str) -> Value {
+    let mut body = record(id, number);
+    body["parent"] = json!(above);
+    body
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn loops_and_a_ninth_level_are_refused_by_name() {
 fn subscribers_stand_below_what_exists_and_keep_it() {
     let rig = Rig::new();
     let path = "/v1/subscribers/a";
-    let body = rig.below("a", 1, "pon");
+    let body = below("a", 1, "pon");
     let refused = rig.client.call("PUT", path, body.to_string()).problem(422);
     assert_eq!(
         (&refused["field"], refused["detail"].as_str().unwrap().contains("pon")),
@@ -154,7 +154,7 @@ fn subscribers_stand_below_what_exists_and_keep_it() {
 fn bulk_is_held_to_the_parents_there_are() {
     let rig = Rig::new();
     rig.put_parent("pon", None);
-    let lines = [rig.below("a", 1, "pon"), rig.below("b", 2, "nowhere"), rig.below("c", 3, "pon")];
+    let lines = [below("a", 1, "pon"), below("b", 2, "nowhere"), below("c", 3, "pon")];
     let body = lines.map(|line| line.to_string()).join("\n");
     for mode in ["upsert", "replace"] {
         let path = format!("/v1/subscribers/bulk?mode={mode}");
@@ -164,7 +164,7 @@ fn bulk_is_held_to_the_parents_there_are() {
         assert!(report["errors"][0]["error"].as_str().unwrap().contains("\"nowhere\""));
     }
     assert!(rig.all().is_empty());
-    let good = [rig.below("a", 1, "pon"), rig.below("c", 3, "pon")].map(|line| line.to_string()).join("\n");
+    let good = [below("a", 1, "pon"), below("c", 3, "pon")].map(|line| line.to_string()).join("\n");
     rig.client.call("POST", "/v1/subscribers/bulk?mode=replace", good).json(200);
     assert_eq!(rig.client.call("DELETE", PON, "").problem(409)["subscribers"], 2);
     rig.client.call("POST", "/v1/subscribers/bulk?mode=replace&dry_run=true", "").json(200);
@@ -177,7 +177,7 @@ fn bulk_is_held_to_the_parents_there_are() {
 fn what_the_data_plane_refuses_leaves_no_trace() {
     let rig = Rig::new();
     rig.put_parent("pon", None);
-    let refused = rig.below("refuse-a", 1, "pon");
+    let refused = below("refuse-a", 1, "pon");
     rig.client.call("PUT", "/v1/subscribers/refuse-a", refused.to_string()).problem(422);
     assert_eq!(rig.client.call("DELETE", PON, "").status, 204, "nobody is below it");
     for n in 0..PARENTS {
@@ -196,7 +196,7 @@ fn aggregates_outlive_a_restart_and_come_before_their_children() {
     rig.put_parent("z-site", None);
     rig.put_parent("a-pon", Some("z-site"));
     rig.put_parent("m-port", Some("a-pon"));
-    let body = rig.below("cust", 1, "m-port");
+    let body = below("cust", 1, "m-port");
     rig.client.call("PUT", "/v1/subscribers/cust", body.to_string()).json(201);
     let tag = rig.client.get("/v1/parents/a-pon").header("etag").to_owned();
     let rig = rig.restart();
