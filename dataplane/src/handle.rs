@@ -346,6 +346,8 @@ impl Inner {
                 .before()
                 .iter()
                 .take(sent)
+                // backwards: what stands below another came after it, and must make way first
+                .rev()
                 .map(|routed| (routed.shard, desk.registry.present(routed.change)));
             desk.debts.extend(undo);
             return Err(ApplyError::Unavailable("an lcore does not take changes"));

@@ -313,6 +313,22 @@ fn demand_that_moves_between_shards_is_followed_within_a_millisecond() {
     }
 }
 
+/// Each of its places hears of a change: what they share must not be changed by each.
+#[test]
+fn a_parent_over_two_shards_changes_its_rate_at_once_and_by_no_more_than_asked() {
+    let mut crowd = Crowd::new(20, 2, None);
+    crowd.aggregate(0, None, 10_000_000_000);
+    (0..20).for_each(|id| crowd.join(id, 600_000_000, FIFO, Some(0)));
+    crowd.run(SECOND);
+    for bps in [10_000_000, 10_000_000_000, 1_000_000, 64_000_000, 2_000_000_000, 10_000_000] {
+        crowd.aggregate(0, None, bps);
+        crowd.run(Nanos::from_millis(50));
+        let rates = crowd.rates(Nanos::from_secs(4));
+        near(rates.iter().sum(), bps as f64, 0.02, &format!("{bps} b/s"));
+    }
+    crowd.check();
+}
+
 #[test]
 fn a_shard_that_dies_holds_up_nobody_below_the_same_parent() {
     let mut crowd = Crowd::new(20, 2, None);

@@ -136,10 +136,6 @@ impl Node {
         self.quantum = bytes.clamp(u128::from(least), u128::from(most)) as u32;
     }
 
-    pub(super) fn pace(&self) -> Pace {
-        self.pace
-    }
-
     pub(super) fn burst(&self) -> Nanos {
         Nanos(self.burst_ns.into())
     }

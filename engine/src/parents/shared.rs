@@ -54,12 +54,10 @@ impl Shared {
         }
     }
 
-    /// The wait for the next sale takes this long from now on: the rate has changed.
-    pub(crate) fn rescale(&self, now: Nanos, wait: impl Fn(Nanos) -> Nanos) {
-        let due = self.due();
-        if due > now {
-            let _ = self.due.compare_exchange(due.0, (now + wait(due.since(now))).0, Relaxed, Relaxed);
-        }
+    /// The wait for the next sale ends by `latest`: the rate has changed. Every place says so, hence a bound and no
+    /// factor, which would be applied by each.
+    pub(crate) fn hasten(&self, latest: Nanos) {
+        self.due.fetch_min(latest.0, Relaxed);
     }
 
     #[inline]

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use aqm::{BitsPerSec, Nanos};
 
 use super::calendar::{NONE as NO_ENTRY, NOWHERE};
-use super::node::{Node, rescaled};
+use super::node::Node;
 use super::paged::Paged;
 use super::shared::{ParentsShared, Shared};
 use super::{MAX_LEVELS, MAX_PARENTS, ParentId, ParentPart, ParentSnapshot, ParentSpec};
@@ -174,15 +174,10 @@ impl Tree {
 
     fn set_rate(&mut self, now: Nanos, place: u32, rate: BitsPerSec) {
         let node = &mut self.nodes[place];
-        let old = node.pace();
         node.set_rate(rate, now);
-        let new = node.pace();
-        if node.spans
-            && old != new
-            && let Some(shared) = self.shared_of(place)
-        {
-            // each of its places does so; only the first finds the wait that it read
-            shared.rescale(now, |wait| rescaled(wait, old, new));
+        let (spans, (_, quantum)) = (node.spans, node.quantum());
+        if spans && let Some(shared) = self.shared_of(place) {
+            shared.hasten(now + quantum);
         }
     }
 

@@ -34,7 +34,8 @@ impl<P: Packet> Shard<P> {
             && self.lanes[call.lane].admits(&self.options.ports[call.lane], call.now)
     }
 
-    /// Serves an id below an aggregate that came up on the wheel.
+    /// Serves an id below an aggregate that came up on the wheel. Apart, so that who has none pays for none.
+    #[inline(never)]
     pub(super) fn visit_below(&mut self, call: &Call, local: usize, slot: u64, out: &mut Vec<P>) {
         let at = slot_time(slot);
         let node = self.records[local].node;
@@ -75,6 +76,7 @@ impl<P: Packet> Shard<P> {
     }
 
     /// Serves a root that came up on the wheel.
+    #[inline(never)]
     pub(super) fn visit_node(&mut self, call: &Call, root: u32, out: &mut Vec<P>) {
         let lane = &mut self.lanes[call.lane];
         let slot = lane.wheel.current();

@@ -114,7 +114,7 @@ impl Tree {
     }
 
     /// A packet of `bytes` leaves a child of a node; `port`: slowness of the lane's clock.
-    #[inline]
+    #[inline(never)]
     pub(crate) fn charge(&mut self, mut node: u32, now: Nanos, bytes: u32, port: u32) {
         while node != NONE {
             let this = &mut self.nodes[node];
