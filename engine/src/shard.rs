@@ -332,16 +332,14 @@ impl<P: Packet> Shard<P> {
         let lane = if scheduled { usize::from(record.lane) } else { lane };
         self.change_lane(now, local, lane);
         let wheel_time = self.lanes[lane].time(&self.options.ports[lane], now);
-        let node = self.records[local].node;
-        let time = if node == NONE { wheel_time } else { self.tree.time(node, wheel_time) };
+        if self.records[local].node != NONE {
+            return self.join_below(now, wheel_time, local);
+        }
         let record = &mut self.records[local];
         if self.links {
-            record.shaper.join_link(time);
+            record.shaper.join_link(wheel_time);
         } else {
-            record.shaper.join(time);
-        }
-        if node != NONE {
-            return self.seat_if_off(now, wheel_time, local);
+            record.shaper.join(wheel_time);
         }
         if !scheduled {
             let slot = slot_from(record.shaper.due());

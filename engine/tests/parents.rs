@@ -305,7 +305,7 @@ fn demand_that_moves_between_shards_is_followed_within_a_millisecond() {
         crowd.greedy[off] = false;
         if !crowd.greedy[on] {
             crowd.greedy[on] = true;
-            (0..40).for_each(|_| crowd.rig.offer(Offer::new(u32::try_from(on).expect("small"), 1_500)));
+            (0..10).for_each(|_| crowd.rig.offer(Offer::new(u32::try_from(on).expect("small"), 1_500)));
         }
         crowd.run(MILLI);
         let rates = crowd.rates(Nanos::from_millis(20));
@@ -484,4 +484,105 @@ fn an_idle_aggregate_gives_no_more_than_its_burst() {
     let sent = crowd.bytes.iter().sum::<u64>() - before;
     let allowed = 100_000_000 / 8 / 1_000 + 2 * FULL + 3_125;
     assert!(sent <= allowed, "{sent} of {allowed}");
+}
+
+#[test]
+fn nothing_stands_still_below_many_levels_whatever_the_lcore_does() {
+    for levels in [1, 4, 8] {
+        let mut crowd = Crowd::new(2_000, 1, Some(10_000_000_000));
+        crowd.l3_bytes = 46;
+        // a tree as that of the benchmark: 64 subscribers a leaf, 16 nodes a node
+        let mut next = 0;
+        let mut level_above: Vec<u32> = Vec::new();
+        for level in (0..levels).rev() {
+            let count = (2_000_u32.div_ceil(64) >> (4 * level)).max(1);
+            let here: Vec<u32> = (next..next + count).collect();
+            for (place, &n) in here.iter().enumerate() {
+                let above = level_above.get(place / 16).or(level_above.last()).copied();
+                crowd.aggregate(n, above, 400_000_000_000);
+            }
+            next += count;
+            level_above = here;
+        }
+        for id in 0..2_000 {
+            crowd.join(
+                id,
+                64_000,
+                DUALPI2,
+                level_above.get(id as usize / 64).or(level_above.last()).copied(),
+            );
+        }
+        let mut before = 0;
+        for turn in 0..200_u64 {
+            crowd.run(MILLI);
+            if turn % 7 == 0 {
+                crowd.rig.now += Nanos::from_millis(turn % 11);
+            }
+            if turn % 50 == 49 {
+                let sent: u64 = crowd.bytes.iter().sum();
+                assert!(sent > before, "{levels} levels, turn {turn}: nothing left since {before}");
+                before = sent;
+            }
+        }
+        let rates = crowd.rates(SECOND);
+        near(rates.iter().sum(), 2_000.0 * 64_000.0, 0.01, &format!("{levels} levels"));
+        // all fall silent, get another rate, and come back
+        for bps in [134_400, 1_000_000, 64_000] {
+            (0..2_000).for_each(|id| crowd.greedy[id] = false);
+            while crowd.rig.queued() > 0 {
+                crowd.run(MILLI);
+            }
+            for id in 0..2_000 {
+                let above = level_above.get(id as usize / 64).or(level_above.last()).copied();
+                crowd.rig.apply(Change::Update { id: QueueId(id), spec: Crowd::spec(bps, DUALPI2, above) });
+            }
+            for id in 0..2_000 {
+                crowd.greedy[id as usize] = true;
+                (0..4).for_each(|_| crowd.rig.offer(Offer::new(id, 46)));
+                if id % 100 == 0 {
+                    crowd.run(MILLI);
+                }
+            }
+            crowd.run(MILLI);
+            let rates = crowd.rates(SECOND);
+            near(rates.iter().sum(), 2_000.0 * bps as f64, 0.01, &format!("{levels} levels at {bps}"));
+        }
+    }
+}
+
+#[test]
+fn bursts_through_many_aggregates_stop_none_of_them() {
+    // 20 ms a packet; 1,000 subscribers in 16 and 2 and 1 aggregates, used to 80 %
+    let mut crowd = Crowd::new(1_000, 1, None);
+    crowd.aggregate(0, None, 750_000_000);
+    (1..3).for_each(|n| crowd.aggregate(n, Some(0), 750_000_000));
+    (3..19).for_each(|n| crowd.aggregate(n, Some(1 + n % 2), 750_000_000));
+    (0..1_000).for_each(|id| crowd.join(id, 600_000, FIFO, Some(3 + id % 16)));
+    for turn in 0..400 {
+        crowd.run(Nanos::from_millis(2));
+        crowd.rig.now += Nanos::from_millis(turn % 9);
+        crowd.poll();
+        if turn % 20 == 19 {
+            let rate: f64 = crowd.rates(Nanos::from_millis(100)).iter().sum();
+            near(rate, 600e6, 0.05, &format!("turn {turn}"));
+        }
+    }
+    crowd.check();
+}
+
+#[test]
+fn an_lcore_that_stalls_slows_no_aggregate() {
+    let mut crowd = Crowd::new(1_000, 1, None);
+    crowd.l3_bytes = 46;
+    (0..3).for_each(|n| crowd.aggregate(n, n.checked_sub(1), 400_000_000_000));
+    (0..1_000).for_each(|id| crowd.join(id, 672_000, FIFO, Some(2)));
+    for turn in 0..200 {
+        crowd.run(Nanos::from_millis(2));
+        crowd.rig.now += Nanos::from_millis(turn % 9);
+        crowd.poll();
+        for n in 0..3 {
+            let part = crowd.rig.shards[0].parent(parent(n)).expect("it is there").parts[0];
+            assert!(part.speed > 0.999 && part.waiting == 0, "turn {turn}, {n}: {part:?}");
+        }
+    }
 }

@@ -52,6 +52,8 @@ pub(crate) struct Node {
     pub(super) spans: bool,
     /// Of the root: it has an entry on the wheel.
     pub(super) armed: bool,
+    /// Its calendar holds entries.
+    pub(super) waits: bool,
 
     /// Bytes paid for, of a common aggregate.
     purse: i64,
@@ -97,6 +99,7 @@ impl Default for Node {
             tick: 0,
             spans: false,
             armed: false,
+            waits: false,
             purse: 0,
             quantum: 0,
             slot: 0,

@@ -39,6 +39,12 @@ impl<P: Packet> Shard<P> {
     pub(super) fn visit_below(&mut self, call: &Call, local: usize, slot: u64, out: &mut Vec<P>) {
         let at = slot_time(slot);
         let node = self.records[local].node;
+        if let Some(slips) = self.tree.quiet(node, call.now)
+            && self.records[local].packets() == 1
+            && let Some(packet) = self.depart_lone(&call.behind(slips), local, behind(at, slips))
+        {
+            return out.push(packet);
+        }
         let slips = self.tree.slips(node);
         let time = behind(at, slips);
         if self.records[local].shaper.due() > time || !self.tree.is_clear(node, call.now, at) {
@@ -96,7 +102,7 @@ impl<P: Packet> Shard<P> {
     fn serve_node(&mut self, call: &Call, node: u32, at: Nanos, out: &mut Vec<P>) {
         for _ in 0..VISIT_PACKETS {
             // first, so that the clock slips also where another place always pays before this one
-            let Some(slot) = self.tree.serve(node, at) else { return };
+            let Some(slot) = self.tree.serve(node, call.now, at) else { return };
             if out.len() >= call.limit || !self.tree.all_pay(node, call.now) {
                 return;
             }
@@ -154,10 +160,25 @@ impl<P: Packet> Shard<P> {
         self.arm(now, at, node);
     }
 
-    /// As [`Self::seat`], if it stands nowhere.
-    pub(super) fn seat_if_off(&mut self, now: Nanos, at: Nanos, local: usize) {
-        if !self.records[local].scheduled {
-            self.seat(now, at, local);
+    /// An idle id below an aggregate comes back, at its node's time; `at`: its lane's.
+    #[inline]
+    pub(super) fn join_below(&mut self, now: Nanos, at: Nanos, local: usize) {
+        let node = self.records[local].node;
+        let quiet = self.tree.quiet(node, now);
+        let time = match quiet {
+            Some(slips) => behind(at, slips),
+            None => self.tree.time(node, at),
+        };
+        let record = &mut self.records[local];
+        if self.links {
+            record.shaper.join_link(time);
+        } else {
+            record.shaper.join(time);
+        }
+        match quiet {
+            _ if record.scheduled => {}
+            Some(slips) => self.stand(local, slips),
+            None => self.seat(now, at, local),
         }
     }
 

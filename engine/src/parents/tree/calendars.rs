@@ -23,10 +23,12 @@ impl Tree {
     pub(crate) fn put(&mut self, node: u32, entry: u32, due: Nanos, time: Nanos) {
         let slot = slot_from(due);
         let calendar = &mut self.nodes[node].calendar;
+        // what was due before that joins at the node's time: it is no lag
         if calendar.entries == 0 {
-            calendar.cursor = slot.min(slot_at(time));
+            calendar.cursor = slot_at(time);
         }
         calendar.entries += 1;
+        self.nodes[node].waits = true;
         self.settle(node, entry, slot);
     }
 
@@ -68,6 +70,8 @@ impl Tree {
             calendar.heads[usize::from(link.place)] = link.next;
             calendar.mark(link.place, link.next != NONE);
         }
+        let left = calendar.entries;
+        self.nodes[node].waits = left > 0;
     }
 
     /// Takes a node out of the calendar of the node above, if it is in it.
@@ -153,11 +157,48 @@ impl Tree {
     }
 
     /// The slot of what a node has due when the clock above shows `at`; the clock slips by what it waited too long.
-    pub(crate) fn serve(&mut self, node: u32, at: Nanos) -> Option<u64> {
+    pub(crate) fn serve(&mut self, node: u32, now: Nanos, at: Nanos) -> Option<u64> {
         let clock = behind(at, self.slip(node));
         let slot = self.first_due(node, clock)?;
+        if !self.is_too_long(node, clock.since(slot_time(slot))) {
+            return Some(slot);
+        }
+        let slot = self.truly_due(node, now, clock)?;
         self.let_slip(node, clock.since(slot_time(slot)));
         Some(slot)
+    }
+
+    /// The slot of the first id whose turn it is: a node may stand too early, for its own calendar tells but coarse
+    /// times of what is far. Such are put where they belong.
+    fn truly_due(&mut self, node: u32, now: Nanos, clock: Nanos) -> Option<u64> {
+        loop {
+            let slot = self.first_due(node, clock)?;
+            let entry = self.first_entry(node, slot);
+            if entry == NONE || entry & NODE == 0 {
+                return Some(slot);
+            }
+            let inner = behind(slot_time(slot), self.slip(entry & !NODE));
+            if self.truly_due(entry & !NODE, now, inner).is_some() {
+                return Some(slot);
+            }
+            self.look_again(node, now, slot);
+        }
+    }
+
+    /// Puts a node that stands too early where it belongs.
+    #[cold]
+    fn look_again(&mut self, node: u32, now: Nanos, slot: u64) {
+        let Some(entry) = self.take(node, slot) else { return };
+        let time = slot_time(slot);
+        if let Some(due) = self.turn(entry & !NODE, now, time) {
+            self.put(node, entry, due, time);
+        }
+    }
+
+    /// The entry that [`Self::take`] takes.
+    fn first_entry(&self, node: u32, slot: u64) -> u32 {
+        let calendar = &self.nodes[node].calendar;
+        calendar.heads.get((slot & 15) as usize).copied().unwrap_or(NONE)
     }
 
     /// Whether a node stands in the calendar above no later than `slot`.

@@ -43,6 +43,28 @@ impl Tree {
         sum
     }
 
+    /// How far a node's clock lies behind its lane's, if nobody waits for any node of its way and all of them pay: the
+    /// usual case, which needs one cache line a level.
+    #[inline]
+    pub(crate) fn quiet(&self, mut node: u32, now: Nanos) -> Option<u64> {
+        let mut sum = 0_u64;
+        while node != NONE {
+            let this = &self.nodes[node];
+            if this.waits || this.spans || this.due > now {
+                return None;
+            }
+            sum = sum.wrapping_add(this.slip);
+            node = this.outer;
+        }
+        Some(sum)
+    }
+
+    /// Whether a lag is beyond the allowance.
+    #[inline]
+    pub(super) fn is_too_long(&self, place: u32, lag: Nanos) -> bool {
+        lag.0 > self.nodes[place].lag_ns.into()
+    }
+
     /// The clock lags by `lag`: what is beyond the allowance slips.
     pub(super) fn let_slip(&mut self, place: u32, lag: Nanos) {
         let excess = lag.since(Nanos(self.nodes[place].lag_ns.into()));
