@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `sluice support-bundle`: what a report of a fault needs, in one compressed archive.
 //!
-//! Invariant: no token, no key, no subscriber and no traffic goes into it: neither token nor key files are members, the
-//! token is looked for in every member, records are left out. Works with the shaper dead; MANIFEST.txt says what could
+//! Invariant: no token, no key, no record of a subscriber and no traffic goes into it: neither token nor key files are
+//! members, the token is looked for in every member, records are left out. Events and the journal name subscribers by
+//! their ids, which the manifest says. Works with the shaper dead; MANIFEST.txt says what could
 //! not be had and why. Readable by its owner alone.
 
 mod scrub;
@@ -190,7 +191,7 @@ fn write(out: &Path, members: Vec<Member>) -> Result<()> {
     let mut archive = Builder::new(GzEncoder::new(file, Compression::default()));
     let mut manifest =
         "What is in it, and what could not be had. Left out on purpose: token and key files, records of \
-                        subscribers, their statistics, traffic.\n"
+                        subscribers, their statistics, traffic. Events and the journal may name subscribers.\n"
             .to_owned();
     for (name, text) in members {
         match text {
