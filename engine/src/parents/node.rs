@@ -20,8 +20,11 @@ const MTU: u64 = 1_538;
 /// A quantum that a place buys of a common aggregate, as time at the rate, and its bounds in bytes.
 const QUANTUM: Nanos = Nanos::from_micros(4);
 const QUANTUM_BYTES: (u64, u64) = (MTU, 65_536);
-/// The speed is measured no more often than this, as a shift of nanoseconds: 131 us.
+/// The speed is measured no more often than this, as a shift of nanoseconds: 131 us, and 1 ms while no clock is slowed.
 const TICK_SHIFT: u32 = 17;
+const STEADY_SHIFT: u32 = 20;
+/// Clocks slowed by less count as not slowed.
+const STEADY: f32 = 1e-4;
 /// Time constant of the smoothed speed, in nanoseconds.
 const SPEED_TAU: f32 = 5e6;
 /// The slowest clock that the served pace follows.
@@ -54,6 +57,8 @@ pub(crate) struct Node {
     pub(super) armed: bool,
     /// Its calendar holds entries.
     pub(super) waits: bool,
+    /// No clock from here up was slowed when last looked at, nor has this one slipped since.
+    pub(super) steady: bool,
 
     /// Bytes paid for, of a common aggregate.
     purse: i64,
@@ -100,6 +105,7 @@ impl Default for Node {
             spans: false,
             armed: false,
             waits: false,
+            steady: false,
             purse: 0,
             quantum: 0,
             slot: 0,
@@ -177,7 +183,7 @@ impl Node {
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "ticks are told apart by their low half")]
     pub(super) fn ticks(&mut self, now: Nanos) -> bool {
-        let tick = (now.0 >> TICK_SHIFT) as u32;
+        let tick = (now.0 >> if self.steady { STEADY_SHIFT } else { TICK_SHIFT }) as u32;
         core::mem::replace(&mut self.tick, tick) != tick
     }
 
@@ -192,6 +198,7 @@ impl Node {
         (self.measured, self.slip_seen) = (now, slip);
         self.drag += ((more / span).min(1.0) - self.drag) * weight;
         self.drags = above + self.drag;
+        self.steady = self.drags < STEADY && port >= 1.0;
         self.slowness = (ONE as f32 / (port - self.drags).clamp(SLOWEST, 1.0)) as u32;
         1.0 - self.drag
     }

@@ -71,6 +71,7 @@ impl Tree {
         if excess == Nanos::ZERO {
             return;
         }
+        self.nodes[place].steady = false;
         if self.nodes[place].spans {
             if let Some(shared) = self.shared_of(place) {
                 shared.slip_by(shared.slip(), excess);
@@ -156,7 +157,12 @@ impl Tree {
         let outer = self.nodes[place].outer;
         let above = if outer == NONE { 0.0 } else { self.nodes[outer].drags() };
         let port = 65_536.0 / port.max(1) as f32;
+        let was_steady = self.nodes[place].steady;
         let speed = self.nodes[place].measure(now, slip, above, port);
+        // what has been told stays true
+        if was_steady && self.nodes[place].steady {
+            return;
+        }
         if let Some(shared) = self.shared_of(place) {
             shared.tell(now, speed);
         }
