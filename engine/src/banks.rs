@@ -3,24 +3,42 @@
 //!
 //! One set a shard, so that no two TX lcores write to one cache line.
 
+use aqm::columns::{Element, Memory};
 use aqm::{Nanos, PiBank};
+use mem::HugeSlice;
 
+use crate::memory;
 use crate::packet::QueueId;
 use crate::profiles::{BankPlace, Profiles};
+
+/// A bank's columns on huge pages.
+#[derive(Debug)]
+pub(crate) struct Huge;
+
+impl Memory for Huge {
+    type Column<T: Element> = HugeSlice<T>;
+
+    fn column<T: Element>(len: usize, mut element: impl FnMut() -> T) -> HugeSlice<T> {
+        memory::slice(len, |_| element())
+    }
+}
+
+/// A bank as shards have it.
+pub(crate) type Bank = PiBank<Huge>;
 
 /// The PI banks of one shard. Its lcore publishes and reads; the control lcore alone calls [`Self::update`].
 #[derive(Debug)]
 pub struct PiBanks {
     shard: u32,
     shards: u32,
-    banks: Vec<PiBank>,
+    banks: Vec<Bank>,
 }
 
 impl PiBanks {
     /// For shard `shard` of `shards`, with queue ids below `capacity` (over all shards).
     pub fn new(profiles: &Profiles, shard: u32, shards: u32, capacity: u32) -> Self {
         let local = local_capacity(shard, shards, capacity);
-        let bank = |plan: &crate::profiles::BankPlan| PiBank::new(plan.tupdate, local, plan.profiles.clone());
+        let bank = |plan: &crate::profiles::BankPlan| Bank::new(plan.tupdate, local, plan.profiles.clone());
         Self { shard, shards, banks: profiles.banks().iter().map(bank).collect() }
     }
 
@@ -36,12 +54,12 @@ impl PiBanks {
 
     /// How often bank `bank` is due.
     pub fn tupdate(&self, bank: usize) -> Nanos {
-        self.banks.get(bank).map_or(Nanos::MAX, PiBank::tupdate)
+        self.banks.get(bank).map_or(Nanos::MAX, Bank::tupdate)
     }
 
     /// When the next tick of bank `bank` is due: one interval after the last; zero before the first.
     pub fn due(&self, bank: usize) -> Nanos {
-        self.banks.get(bank).map_or(Nanos::MAX, PiBank::due)
+        self.banks.get(bank).map_or(Nanos::MAX, Bank::due)
     }
 
     /// One tick of bank `bank`: updates p' of every id with a head set and reports ids that enter (`true`) or
@@ -56,7 +74,7 @@ impl PiBanks {
 
     /// The bank of a place.
     #[inline]
-    pub(crate) fn get(&self, place: BankPlace) -> Option<&PiBank> {
+    pub(crate) fn get(&self, place: BankPlace) -> Option<&Bank> {
         self.banks.get(place.bank)
     }
 }

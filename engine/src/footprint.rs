@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What one queue id costs in memory, by profile; a subscriber has two, down and up.
 
-use aqm::{PiBank, QueueProtection};
+use aqm::QueueProtection;
 
+use crate::banks::Bank;
 use crate::counters::{Ledger, RingDrops};
 use crate::discipline::Discipline;
 use crate::packet::Packet;
@@ -52,7 +53,7 @@ impl Profiles {
             record: record_bytes::<P>(),
             counters: RingDrops::BYTES_PER_ID,
             ledgers: 2 * size_of::<Ledger>(),
-            banks: self.banks().len() * PiBank::BYTES_PER_ID,
+            banks: self.banks().len() * Bank::BYTES_PER_ID,
             discipline: managed + protection,
         })
     }
