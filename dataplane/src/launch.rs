@@ -191,18 +191,21 @@ impl<'a> Builder<'a> {
 
     pub(crate) fn build(self, eal: &Eal, mut opened: Opened) -> Result<Parts, LaunchError> {
         let (rx_lcores, _) = memory::workers(self.config);
+        let nodes = self.nodes(eal);
         let rings = match self.config.dataplane.lcores {
             // RX hands over by itself
             Lcores::Compact(_) => open::Rings { producers: vec![Vec::new()], consumers: vec![Vec::new()] },
-            Lcores::Split { .. } => open::rings(eal, rx_lcores, self.shards)?,
+            Lcores::Split { .. } => open::rings(eal, rx_lcores, &nodes)?,
         };
-        let banks: Vec<Arc<PiBanks>> = (0..self.shards)
-            .map(|shard| Arc::new(PiBanks::new(&self.profiles, shard, self.shards, self.capacity)))
-            .collect();
+        // what only a shard's lcore touches, or nearly so, lies on that lcore's node
+        let bank = |(shard, &node): (u32, &Option<u32>)| {
+            mem::on_node(node, || Arc::new(PiBanks::new(&self.profiles, shard, self.shards, self.capacity)))
+        };
+        let banks: Vec<Arc<PiBanks>> = (0..).zip(&nodes).map(bank).collect();
         let (mut tx, mut shards) = (Vec::new(), Vec::new());
-        for ((index, banks), rings) in (0..).zip(&banks).zip(rings.consumers) {
+        for (((index, banks), rings), &node) in (0..).zip(&banks).zip(rings.consumers).zip(&nodes) {
             let queues = opened.tx_queues(index as usize);
-            let (worker, shard) = self.shard(index, banks, rings, queues, &opened);
+            let (worker, shard) = mem::on_node(node, || self.shard(index, banks, rings, queues, &opened));
             tx.push(worker);
             shards.push(shard);
         }
@@ -212,6 +215,14 @@ impl<'a> Builder<'a> {
         let rx = self.rx_workers(rings.producers, &mut opened);
         let inner = self.inner(opened, shards, rx.counters, counters, overloads);
         Ok(Parts { inner, rx: rx.workers, tx, control })
+    }
+
+    /// NUMA node of each shard's lcore.
+    fn nodes(&self, eal: &Eal) -> Vec<Option<u32>> {
+        match &self.config.dataplane.lcores {
+            Lcores::Compact(lcore) => vec![eal.socket_of(lcore.id)],
+            Lcores::Split { tx, .. } => tx.iter().map(|lcore| eal.socket_of(lcore.id)).collect(),
+        }
     }
 
     /// What the control side holds; the reserved queue ids are on their way to the shards.

@@ -256,13 +256,16 @@ pub(crate) struct Rings {
     pub(crate) consumers: Vec<Vec<Consumer>>,
 }
 
-/// One ring for each RX lcore and shard.
-pub(crate) fn rings(eal: &Eal, rx_lcores: u32, shards: u32) -> Result<Rings, LaunchError> {
-    let mut rings = Rings { producers: Vec::new(), consumers: (0..shards).map(|_| Vec::new()).collect() };
+/// One ring for each RX lcore and shard, on the shard's NUMA node if that is known.
+pub(crate) fn rings(eal: &Eal, rx_lcores: u32, nodes: &[Option<u32>]) -> Result<Rings, LaunchError> {
+    let mut rings = Rings { producers: Vec::new(), consumers: nodes.iter().map(|_| Vec::new()).collect() };
     for rx in 0..rx_lcores {
         let mut producers = Vec::new();
-        for (shard, consumers) in (0..shards).zip(&mut rings.consumers) {
-            let (producer, consumer) = dpdk::ring(eal, &format!("rx{rx}-shard{shard}"), memory::RING, None)?;
+        for ((shard, consumers), &node) in rings.consumers.iter_mut().enumerate().zip(nodes) {
+            let name = format!("rx{rx}-shard{shard}");
+            // a node may have no memory for DPDK
+            let (producer, consumer) = dpdk::ring(eal, &name, memory::RING, node)
+                .or_else(|_| dpdk::ring(eal, &name, memory::RING, None))?;
             producers.push(producer);
             consumers.push(consumer);
         }
