@@ -11,6 +11,9 @@ use aqm::{BitsPerSec, Nanos, Pace};
 /// Burst allowed after idling, as time at the rate; never less than two full packets.
 pub(crate) const BURST: Nanos = Nanos::from_micros(250);
 
+/// A packet that is due in less leaves soon.
+const SOON: Nanos = Nanos::from_millis(1);
+
 /// When a queue id may send next, in its wheel's time.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Shaper {
@@ -57,6 +60,15 @@ impl Shaper {
             self.due = earliest;
             self.fraction = 0;
         }
+    }
+
+    /// What will be left of the credit and a bit beyond, [`SOON`], when `bytes` more have left; and those two together.
+    /// `None`: what comes then is not due soon.
+    pub(crate) fn unspent(&self, now: Nanos, bytes: u64) -> Option<(u32, u32)> {
+        let due = self.due.max(now.since(Nanos(self.credit.into()))) + self.pace.time(bytes);
+        let unspent = (now + SOON).0.checked_sub(due.0)?;
+        let all = SOON.0 + u64::from(self.credit);
+        Some((u32::try_from(unspent).unwrap_or(u32::MAX), u32::try_from(all).unwrap_or(u32::MAX)))
     }
 
     /// Comes back from idling at `now` as a link does: nothing that was not sent is made up for.

@@ -9,6 +9,7 @@
 //! nothing here allocates after [`Shard::new`], but for the state of managed disciplines on changes, or panics on any sequence of calls: what makes no sense (a packet
 //! or change for an id that is not there) is counted.
 
+mod admission;
 mod changes;
 mod lane;
 mod managed;
@@ -266,7 +267,9 @@ impl<P: Packet> Shard<P> {
         {
             return Err(Refused::Dropped(whose, DropReason::Tail));
         }
-        if !self.budget.admits(record.buffers, packet.buffers()) {
+        if !self.budget.admits(record.buffers, packet.buffers())
+            && !self.admits_due(now, local, packet.buffers())
+        {
             return Err(Refused::Dropped(whose, DropReason::Pool));
         }
         if control && !self.police(now, local, packet) {

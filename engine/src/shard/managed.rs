@@ -316,8 +316,11 @@ impl<P: Packet> Shard<P> {
             if self.records[local].shaper.due() > at {
                 return End::Wait;
             }
-            if out.len() >= limit || drops >= VISIT_DROPS {
+            if out.len() >= limit {
                 return End::Again;
+            }
+            if drops >= VISIT_DROPS {
+                return End::Later;
             }
             let egress = self.egress_managed(local, place, next).unwrap_or(call.lane);
             if egress != call.lane {

@@ -57,8 +57,10 @@ impl<P: Packet> Shard<P> {
             return out.push(packet);
         }
         let end = self.serve(call, local, time, out);
-        if !matches!(end, End::Empty | End::Move(_)) {
-            self.seat(call.now, at, local);
+        match end {
+            End::Empty | End::Move(_) => {}
+            End::Wait | End::Again => self.seat(call.now, at, local),
+            End::Later => self.schedule(local, slot + 1),
         }
         self.conclude(call.now, local, end);
     }
@@ -72,7 +74,7 @@ impl<P: Packet> Shard<P> {
                     params.discipline.drained(&mut record.aqm);
                 }
             }
-            End::Wait | End::Again => {}
+            End::Wait | End::Again | End::Later => {}
             End::Move(to) => {
                 self.change_lane(now, local, to);
                 self.seat_again(now, local);

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Departures: the wheel names the id, the discipline its packet, the AQM that packet's fate.
 //!
-//! A visit sends as many packets as are due in the slot being served, within bounds: [`VISIT_PACKETS`] sent and
-//! [`VISIT_DROPS`] dropped, then the id queues again behind the others of its slot. Time does not pass that
-//! slot before all of it is served, so bounds cost nobody its rate.
+//! A visit sends as many packets as are due in the slot being served, within bounds: after [`VISIT_PACKETS`] sent the id
+//! queues again behind the others of its slot, after [`VISIT_DROPS`] dropped behind those of the next: an id under
+//! flood whose AQM drops a full queue must not hold up whoever is due meanwhile. Time does not pass a slot before all
+//! of it is served, so bounds cost nobody its rate.
 
 use aqm::{Cause, Head, Left, Nanos, Pace, Prob, Queue, Stamp, Verdict};
 
@@ -20,7 +21,7 @@ use crate::wheel::{slot_at, slot_from, slot_time};
 /// Packets that one visit may send.
 pub(super) const VISIT_PACKETS: usize = 64;
 /// Packets that one visit may drop.
-pub(super) const VISIT_DROPS: usize = 32;
+pub(super) const VISIT_DROPS: usize = 8;
 /// Visits of one call beyond two for each packet it may send.
 const SPARE_VISITS: usize = 64;
 
@@ -44,6 +45,8 @@ pub(super) enum End {
     Wait,
     /// More is due: a bound or the port ended the visit.
     Again,
+    /// More is due, and enough was dropped for now.
+    Later,
     /// The next packet leaves by another port.
     Move(usize),
 }
@@ -153,6 +156,7 @@ impl<P: Packet> Shard<P> {
                 self.schedule(local, due);
             }
             End::Again => self.schedule(local, slot),
+            End::Later => self.schedule(local, slot + 1),
             End::Move(to) => {
                 self.change_lane(call.now, local, to);
                 let due = slot_from(self.records[local].shaper.due());
@@ -218,8 +222,11 @@ impl<P: Packet> Shard<P> {
             if record.shaper.due() > at {
                 return End::Wait;
             }
-            if out.len() >= limit || drops >= VISIT_DROPS {
+            if out.len() >= limit {
                 return End::Again;
+            }
+            if drops >= VISIT_DROPS {
+                return End::Later;
             }
             let egress = record.front::<P>(queue).map_or(call.lane, |meta| usize::from(meta.egress.0));
             if egress != call.lane {
