@@ -177,6 +177,48 @@ impl Wheel {
         Some(id)
     }
 
+    /// Takes `id` out of `slot`; whether it was there. Looks at all of the slot: for what no entry may be left behind of.
+    pub(crate) fn remove(&mut self, id: u32, slot: u64) -> bool {
+        let index = index_of(slot);
+        let mut removed = None;
+        if slot == self.current {
+            removed = self.remove_from(self.batch, id).map(|head| self.batch = head);
+        }
+        if removed.is_none() {
+            removed = self.remove_from(self.heads[index], id).map(|head| {
+                self.heads[index] = head;
+                if head == NONE {
+                    self.used.clear(index);
+                }
+            });
+        }
+        self.entries -= usize::from(removed.is_some());
+        removed.is_some()
+    }
+
+    /// Takes `id` out of a list, if it is in it: the list's first chunk then. Only that one may not be full, so its last
+    /// entry fills the gap.
+    fn remove_from(&mut self, head: u32, id: u32) -> Option<u32> {
+        let mut at = head;
+        let (place, within) = loop {
+            let chunk = self.chunks.get(at as usize)?;
+            let ids = chunk.ids.iter().take(chunk.len as usize);
+            if let Some(within) = ids.clone().position(|&one| one == id) {
+                break (at, within);
+            }
+            at = chunk.next;
+        };
+        let first = &mut self.chunks[head as usize];
+        first.len -= 1;
+        let (last, left, next) = (first.ids[first.len as usize], first.len, first.next);
+        self.chunks[place as usize].ids[within] = last;
+        if left > 0 {
+            return Some(head);
+        }
+        self.chunks[head as usize].next = core::mem::replace(&mut self.free, head);
+        Some(next)
+    }
+
     /// Takes any entry out, wherever it is, with its slot; the wheel's time stays.
     pub(crate) fn take_any(&mut self) -> Option<(u64, u32)> {
         let now = self.current;

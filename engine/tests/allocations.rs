@@ -3,9 +3,9 @@
 
 mod common;
 
-use aqm::{Ecn, Nanos, Stamp};
+use aqm::{BitsPerSec, Ecn, Nanos, Stamp};
 use common::{DUALPI2, FIFO, LINUX, MANAGED, Offer, PI2, PROTECTED, Rig, Setup};
-use engine::PortId;
+use engine::{Change, ParentId, ParentSpec, PortId, QueueId, QueueSpec};
 
 /// A millisecond of overload for every id, with PI passes, changes of rate and a link that goes and comes.
 fn busy_millisecond(rig: &mut Rig, step: u32) {
@@ -51,6 +51,53 @@ fn a_busy_shard_allocates_nothing() {
     });
     assert_eq!(counted.count_total, 0, "{counted:?}");
     assert!(rig.forwarded() > 50_000 && rig.marked() > 0, "the shard was busy: {}", rig.forwarded());
+    rig.check_conservation();
+}
+
+/// A millisecond of ids below aggregates whose packets leave by one port now and by another then.
+fn wandering_millisecond(rig: &mut Rig, step: u32) {
+    for id in 0..32 {
+        let egress = u8::from((step / (1 + id % 5)).is_multiple_of(2));
+        rig.offer(Offer { egress, ..Offer::new(id, 1_500) });
+    }
+    rig.now += Nanos::from_millis(1);
+    for port in 0..2 {
+        while rig.dequeue(0, port, 32, |_, _| {}) == 32 {}
+    }
+}
+
+#[test]
+fn children_of_aggregates_that_change_ports_allocate_nothing() {
+    let mut rig =
+        Rig::new(&Setup { ports: vec![Some(1_000_000_000); 2], buffers: 4_096, ..Setup::default() });
+    let parent = |n| ParentId::new(n).expect("small");
+    for n in 0..200 {
+        // a tree: 40 below each of four, and a site above
+        let above = match n {
+            0 => None,
+            1..5 => Some(parent(0)),
+            _ => Some(parent(1 + n % 4)),
+        };
+        let bps = if n < 5 { 1_000_000_000 } else { 10_000_000 };
+        let spec = ParentSpec { parent: above, rates: [BitsPerSec(bps); 2] };
+        rig.apply(Change::Parent { id: parent(n), spec });
+    }
+    for id in 0..32 {
+        let spec = QueueSpec { parent: Some(parent(5 + 6 * id)), ..Rig::spec(20_000_000, FIFO) };
+        rig.apply(Change::Create { id: QueueId(id), spec });
+    }
+    // by port 0 alone, until the rig's own queues have seen their fill
+    for _ in 0..2_000 {
+        wandering_millisecond(&mut rig, 1_000_000);
+    }
+    let before = rig.forwarded();
+    let counted = allocation_counter::measure(|| {
+        for step in 0..3_000 {
+            wandering_millisecond(&mut rig, step);
+        }
+    });
+    assert_eq!(counted.count_total, 0, "{counted:?}");
+    assert!(rig.forwarded() > before + 30_000, "{}", rig.forwarded() - before);
     rig.check_conservation();
 }
 

@@ -27,6 +27,8 @@ const STEADY_SHIFT: u32 = 20;
 const STEADY: f32 = 1e-4;
 /// Time constant of the smoothed speed, in nanoseconds.
 const SPEED_TAU: f32 = 5e6;
+/// An aggregate that sends nothing for so long and for which nobody waits is idle.
+const IDLE: Nanos = Nanos::from_millis(10);
 /// The slowest clock that the served pace follows.
 const SLOWEST: f32 = 0.001;
 /// 1 in 16.16 fixed point.
@@ -160,6 +162,18 @@ impl Node {
         &mut self.purse
     }
 
+    /// From now on the rate is sold by what all places share.
+    pub(super) fn begin_purse(&mut self) {
+        self.purse = 0;
+    }
+
+    /// The rate is this place's own again, of which `due` tells when the next quantum could be bought.
+    pub(super) fn end_purse(&mut self, due: Nanos) {
+        let left = self.pace.time(self.purse.unsigned_abs());
+        self.due = if self.purse > 0 { due.since(left) } else { due + left };
+        self.purse = 0;
+    }
+
     /// A packet of `bytes` leaves.
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "the low half is the fraction; the high one fits")]
@@ -201,6 +215,11 @@ impl Node {
         self.steady = self.drags < STEADY && port >= 1.0;
         self.slowness = (ONE as f32 / (port - self.drags).clamp(SLOWEST, 1.0)) as u32;
         1.0 - self.drag
+    }
+
+    /// Own slowing at `now`: none of an aggregate for which nobody waits, once its last measure is old.
+    pub(super) fn drag_at(&self, now: Nanos) -> f32 {
+        if self.waits || now.since(self.measured) < IDLE { self.drag } else { 0.0 }
     }
 
     /// Slowing of this and all above.

@@ -17,6 +17,10 @@ const PAGE: usize = 1024;
 const SLOW: f32 = 0.99;
 /// A speed last told so long ago is no longer true: nobody sends.
 const FRESH_MS: u32 = 1_000;
+/// A place that leaves may come back: others take it for there so much longer. The others learn of one that comes within
+/// a millisecond, in which it may send as much again as they; a child that goes back and forth must not make that all
+/// the time.
+const LINGER_MS: u32 = 1_000;
 
 /// One direction of an aggregate.
 #[derive(Debug, Default)]
@@ -26,8 +30,9 @@ pub(crate) struct Shared {
     due: AtomicU64,
     /// How far the clock lies behind the one above, since it became common.
     slip: AtomicU64,
-    /// Places with children.
+    /// Places with children; until when one that has left counts as there, in milliseconds.
     places: AtomicU32,
+    until_ms: AtomicU32,
     /// The clock's speed: bits of an `f32`, and when it was told, in milliseconds.
     speed: AtomicU32,
     told_ms: AtomicU32,
@@ -76,13 +81,24 @@ impl Shared {
     }
 
     /// A place has lost its last child.
-    pub(crate) fn leave(&self) {
-        self.places.fetch_sub(1, Relaxed);
+    pub(crate) fn leave(&self, now: Nanos) {
+        if self.places.fetch_sub(1, Relaxed) > 1 {
+            self.until_ms.store(millis(now).wrapping_add(LINGER_MS), Relaxed);
+        }
     }
 
-    /// Whether more than one place has children.
-    pub(crate) fn spans(&self) -> bool {
-        self.places.load(Relaxed) > 1
+    /// Whether more than one place has children, or had a moment ago.
+    pub(crate) fn spans(&self, now: Nanos) -> bool {
+        let lingers = || {
+            let left = self.until_ms.load(Relaxed).wrapping_sub(millis(now));
+            (1..=LINGER_MS).contains(&left)
+        };
+        self.places.load(Relaxed) > 1 || lingers()
+    }
+
+    /// Nothing is sold before `due`: so far one place has gone ahead.
+    pub(crate) fn owe(&self, due: Nanos) {
+        self.due.fetch_max(due.0, Relaxed);
     }
 
     /// Tells the clock's speed.
@@ -148,6 +164,21 @@ mod tests {
         assert_eq!(shared.saturated(now + Nanos::from_secs(2)), [0, 0]);
         of.tell(now, 1.0);
         assert_eq!(shared.saturated(now), [0, 0]);
+    }
+
+    #[test]
+    fn a_place_that_leaves_counts_for_a_while() {
+        let shared = Shared::default();
+        let (now, later) = (Nanos::from_secs(5), Nanos::from_secs(7));
+        shared.enter();
+        shared.leave(now);
+        shared.enter();
+        assert!(!shared.spans(now), "there was never another");
+        shared.enter();
+        assert!(shared.spans(later));
+        shared.leave(later);
+        assert!(shared.spans(later) && shared.spans(later + Nanos::from_millis(999)));
+        assert!(!shared.spans(later + Nanos::from_secs(1)) && !shared.spans(now));
     }
 
     #[test]

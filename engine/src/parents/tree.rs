@@ -9,6 +9,7 @@
 
 mod calendars;
 mod clocks;
+mod members;
 
 use std::sync::Arc;
 
@@ -97,15 +98,24 @@ impl Way {
     }
 }
 
+/// Nodes of a page, as a power of two.
+const PAGE_BITS: u32 = 6;
+const PAGE: usize = 1 << PAGE_BITS;
+
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Tree {
     book: Paged<Entry, 8>,
-    nodes: Paged<Node, 6>,
+    nodes: Paged<Node, PAGE_BITS>,
     links: Paged<Link, 9>,
-    /// Nodes taken so far; those given back.
+    /// Nodes taken so far; the first of those given back.
     taken: u32,
-    free: Vec<u32>,
+    free: u32,
+    /// Lanes by which each direction leaves; pairs of an aggregate and a direction that have nodes; nodes there is room
+    /// for: see [`Self::reserve`].
+    lanes: [usize; 2],
+    pairs: [usize; 2],
+    room: usize,
     shared: Arc<ParentsShared>,
 }
 
@@ -117,9 +127,17 @@ impl Tree {
             nodes: Paged::new(MAX_PARENTS * 2 * lanes),
             links: Paged::new(ids),
             taken: 0,
-            free: Vec::new(),
+            free: NONE,
+            lanes: [lanes; 2],
+            pairs: [0; 2],
+            room: 0,
             shared,
         }
+    }
+
+    /// Down packets leave by so many lanes, up packets by so many: there are nodes for no more.
+    pub(crate) fn leaves_by(&mut self, lanes: [usize; 2]) {
+        self.lanes = lanes;
     }
 
     fn shared_of(&self, node: u32) -> Option<&Shared> {
@@ -175,17 +193,26 @@ impl Tree {
     fn set_rate(&mut self, now: Nanos, place: u32, rate: BitsPerSec) {
         let node = &mut self.nodes[place];
         node.set_rate(rate, now);
-        let (spans, (_, quantum)) = (node.spans, node.quantum());
-        if spans && let Some(shared) = self.shared_of(place) {
+        let (_, quantum) = node.quantum();
+        if let Some(shared) = self.shared_of(place) {
             shared.hasten(now + quantum);
         }
     }
 
+    /// The first node of an aggregate in one direction, or [`NONE`].
+    pub(crate) fn first_of(&self, id: ParentId, direction: Direction) -> u32 {
+        self.book.get(id.index()).map_or(NONE, |entry| entry.nodes[direction as usize])
+    }
+
+    /// The next node of the same, or [`NONE`].
+    pub(crate) fn next_of(&self, node: u32) -> u32 {
+        self.nodes[node].next
+    }
+
     /// Nodes of an aggregate in one direction.
-    pub(crate) fn nodes_of(&self, id: ParentId, direction: Direction) -> Vec<u32> {
-        let first = self.book.get(id.index()).map_or(NONE, |entry| entry.nodes[direction as usize]);
-        let next = |place: &u32| Some(self.nodes[*place].next).filter(|&next| next != NONE);
-        std::iter::successors(Some(first).filter(|&first| first != NONE), next).collect()
+    fn nodes_of(&self, id: ParentId, direction: Direction) -> impl Iterator<Item = u32> + '_ {
+        let some = |node: u32| Some(node).filter(|&node| node != NONE);
+        std::iter::successors(some(self.first_of(id, direction)), move |&node| some(self.next_of(node)))
     }
 
     /// An aggregate is no more; it goes with the last that is below it. Whether it was there.
@@ -217,10 +244,13 @@ impl Tree {
         let counted = core::mem::replace(&mut entry.counted, false);
         let outer = entry.outer;
         for direction in Direction::BOTH {
-            for node in self.nodes_of(id, direction) {
+            let mut node = self.first_of(id, direction);
+            while node != NONE {
+                let next = self.next_of(node);
                 if self.nodes[node].children == 0 {
                     self.free_node(node);
                 }
+                node = next;
             }
         }
         if counted && let Some(outer) = outer {
@@ -228,131 +258,9 @@ impl Tree {
         }
     }
 
-    /// The node of an aggregate on a lane, made if there is none.
-    fn node_on(&mut self, now: Nanos, id: ParentId, direction: Direction, lane: u8) -> Option<u32> {
-        let entry = *self.book.get(id.index())?;
-        let known = self.nodes_of(id, direction).into_iter().find(|&node| self.nodes[node].lane == lane);
-        if known.is_some() {
-            return known;
-        }
-        let outer = match entry.outer {
-            Some(outer) => self.node_on(now, outer, direction, lane)?,
-            None => NONE,
-        };
-        let place = self.free.pop().unwrap_or(self.taken);
-        if place == self.taken {
-            if !self.nodes.touch(place as usize) {
-                return None;
-            }
-            self.taken += 1;
-        }
-        let mut node = Node::default();
-        (node.outer, node.direction, node.lane) = (outer, direction, lane);
-        node.next = entry.nodes[direction as usize];
-        node.parent = u32::try_from(id.index()).unwrap_or(NONE);
-        node.set_rate(entry.rates[direction as usize], now);
-        self.nodes[place] = node;
-        if let Some(entry) = self.book.get_mut(id.index()) {
-            entry.nodes[direction as usize] = place;
-        }
-        Some(place)
-    }
-
-    /// Takes a node without children out of its aggregate's list.
-    fn free_node(&mut self, place: u32) {
-        let Node { parent, direction, next, .. } = self.nodes[place];
-        let way = direction as usize;
-        if let Some(entry) = self.book.get_mut(parent as usize) {
-            if entry.nodes[way] == place {
-                entry.nodes[way] = next;
-            } else {
-                let mut at = entry.nodes[way];
-                while at != NONE {
-                    let after = self.nodes[at].next;
-                    if after == place {
-                        self.nodes[at].next = next;
-                    }
-                    at = after;
-                }
-            }
-        }
-        self.free.push(place);
-    }
-
-    /// A queue id's place gets a link, and its aggregate's node on a lane another child: the node.
-    pub(crate) fn attach(
-        &mut self,
-        now: Nanos,
-        local: usize,
-        id: ParentId,
-        direction: Direction,
-        lane: u8,
-    ) -> Option<u32> {
-        if !self.links.touch(local) {
-            return None;
-        }
-        let node = self.node_on(now, id, direction, lane)?;
-        self.add_child(node);
-        Some(node)
-    }
-
-    fn add_child(&mut self, mut node: u32) {
-        while node != NONE {
-            self.nodes[node].children += 1;
-            if self.nodes[node].children > 1 {
-                return;
-            }
-            if let Some(shared) = self.shared_of(node) {
-                shared.enter();
-            }
-            self.follow_sharing(node);
-            node = self.nodes[node].outer;
-        }
-    }
-
-    /// A node loses a child that is in no calendar.
-    pub(crate) fn detach(&mut self, mut node: u32) {
-        while node != NONE {
-            self.nodes[node].children -= 1;
-            if self.nodes[node].children > 0 {
-                return;
-            }
-            if let Some(shared) = self.shared_of(node) {
-                shared.leave();
-            }
-            let Node { parent, outer, .. } = self.nodes[node];
-            self.unlink(NODE | node);
-            if !self.book.get(parent as usize).is_some_and(|entry| entry.live || entry.below > 0) {
-                self.free_node(node);
-            }
-            node = outer;
-        }
-    }
-
     /// The aggregate of a node.
     pub(crate) fn parent_of(&self, node: u32) -> Option<ParentId> {
         ParentId::new(self.nodes[node].parent)
-    }
-
-    /// Puts a node below its aggregate's new outer one; its clock goes on from where it is. `at`: its lane's time.
-    /// It must be in no calendar.
-    pub(crate) fn reparent(&mut self, now: Nanos, at: Nanos, place: u32) {
-        let Some(entry) = self.book.get(self.nodes[place].parent as usize).copied() else { return };
-        let Node { outer: old, direction, lane, children, .. } = self.nodes[place];
-        let new = entry.outer.and_then(|outer| self.node_on(now, outer, direction, lane)).unwrap_or(NONE);
-        if new == old {
-            return;
-        }
-        let (before, after) = (self.time(old, at), self.time(new, at));
-        let node = &mut self.nodes[place];
-        node.slip = node.slip.wrapping_add(after.0.wrapping_sub(before.0));
-        node.outer = new;
-        let slip = self.slip(place);
-        self.nodes[place].reset_measure(slip);
-        if children > 0 {
-            self.add_child(new);
-            self.detach(old);
-        }
     }
 
     /// The lane of a node, and whether it has no node above.
@@ -365,9 +273,9 @@ impl Tree {
         self.nodes[node].outer
     }
 
-    /// Whether a node has no children.
-    pub(crate) fn is_empty(&self, node: u32) -> bool {
-        self.nodes[node].children == 0
+    /// Whether anybody waits for a node.
+    pub(crate) fn waits(&self, node: u32) -> bool {
+        self.nodes[node].waits
     }
 
     /// Asks the caches for what a packet of a node's child touches.
@@ -378,8 +286,8 @@ impl Tree {
         }
     }
 
-    /// One aggregate as this shard sees it.
-    pub(crate) fn snapshot(&self, id: ParentId) -> Option<ParentSnapshot> {
+    /// One aggregate as this shard sees it at `now`.
+    pub(crate) fn snapshot(&self, now: Nanos, id: ParentId) -> Option<ParentSnapshot> {
         self.book.get(id.index()).filter(|entry| entry.live)?;
         let part = |direction| {
             let mut sum = ParentPart { speed: 1.0, ..ParentPart::default() };
@@ -389,7 +297,7 @@ impl Tree {
                 sum.bytes += node.bytes;
                 sum.children += node.children;
                 sum.waiting += node.calendar.entries;
-                sum.speed = sum.speed.min(1.0 - f64::from(node.drag));
+                sum.speed = sum.speed.min(1.0 - f64::from(node.drag_at(now)));
             }
             sum
         };

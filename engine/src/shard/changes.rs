@@ -204,7 +204,7 @@ impl<P: Packet> Shard<P> {
             while self.discard(local, queue, DropReason::Removed) {}
         }
         self.unschedule(local);
-        self.let_go_of_parent(local);
+        self.let_go_of_parent(self.now, local);
         let record = &mut self.records[local];
         record.live = false;
         record.watched = false;

@@ -155,7 +155,12 @@ impl Lane {
     /// The same below an aggregate's node, if there is one: the slowest of the clocks above counts.
     #[inline]
     pub(crate) fn served_below(&self, tree: &Tree, node: u32, plan: Pace) -> Pace {
-        if node == NONE { self.served(plan) } else { slowed(plan, self.slowness_below(tree, node)) }
+        if node == NONE { self.served(plan) } else { self.slowed_below(tree, node, plan) }
+    }
+
+    #[inline(never)]
+    fn slowed_below(&self, tree: &Tree, node: u32, plan: Pace) -> Pace {
+        slowed(plan, self.slowness_below(tree, node))
     }
 
     /// Whether any of the clocks above runs slower than real time.
@@ -164,7 +169,7 @@ impl Lane {
         if node == NONE { self.is_slowed() } else { self.slowness_below(tree, node) != UNSLOWED }
     }
 
-    #[inline]
+    #[inline(never)]
     fn slowness_below(&self, tree: &Tree, node: u32) -> u32 {
         tree.slowness(node).max(self.slowness)
     }

@@ -21,7 +21,15 @@ use crate::wheel::{slot_from, slot_time};
 impl<P: Packet> Shard<P> {
     /// One aggregate as this shard sees it; `None`: it is not there.
     pub fn parent(&self, id: ParentId) -> Option<ParentSnapshot> {
-        self.tree.snapshot(id)
+        self.tree.snapshot(self.now, id)
+    }
+
+    /// Tells by how many ports packets of each direction, down and up, can leave: what aggregates may need on all of them
+    /// is taken before packets come. All ports, if nobody says.
+    #[must_use]
+    pub fn leaving_by(mut self, ports: [usize; 2]) -> Self {
+        self.tree.leaves_by(ports);
+        self
     }
 
     // -- departures ---------------------------------------------------------------------------------------------
@@ -30,8 +38,13 @@ impl<P: Packet> Shard<P> {
     #[inline]
     pub(super) fn lets_go(&mut self, call: &Call, local: usize) -> bool {
         let node = self.records[local].node;
-        (node == NONE || self.tree.all_pay(node, call.now))
+        (node == NONE || self.all_pay(node, call.now))
             && self.lanes[call.lane].admits(&self.options.ports[call.lane], call.now)
+    }
+
+    #[inline(never)]
+    fn all_pay(&mut self, node: u32, now: Nanos) -> bool {
+        self.tree.all_pay(node, now)
     }
 
     /// Serves an id below an aggregate that came up on the wheel. Apart, so that who has none pays for none.
@@ -162,8 +175,8 @@ impl<P: Packet> Shard<P> {
         self.arm(now, at, node);
     }
 
-    /// An idle id below an aggregate comes back, at its node's time; `at`: its lane's.
-    #[inline]
+    /// An idle id below an aggregate comes back, at its node's time; `at`: its lane's. Apart, as [`Self::visit_below`].
+    #[inline(never)]
     pub(super) fn join_below(&mut self, now: Nanos, at: Nanos, local: usize) {
         let node = self.records[local].node;
         let quiet = self.tree.quiet(node, now);
@@ -221,9 +234,23 @@ impl<P: Packet> Shard<P> {
             return false;
         }
         let record = &mut self.records[local];
+        let node = record.node;
         record.scheduled = false;
-        self.tree.unlink_from(record.node, local as u32);
+        self.tree.unlink_from(node, local as u32);
+        self.let_rest(node);
         true
+    }
+
+    /// Nodes for which nobody waits any more stand nowhere, from one up to its root.
+    fn let_rest(&mut self, mut node: u32) {
+        while node != NONE && !self.tree.waits(node) {
+            let outer = self.tree.outer(node);
+            if outer == NONE {
+                return self.disarm(node);
+            }
+            self.tree.unlink(NODE | node);
+            node = outer;
+        }
     }
 
     /// Sees to it that it is a node's turn when it must be: in the calendar above, in that of the one above that, and
@@ -284,25 +311,37 @@ impl<P: Packet> Shard<P> {
     /// An aggregate has another rate or, where it has `moved`, another one above it.
     fn follow_parent(&mut self, now: Nanos, id: ParentId, moved: bool) {
         for direction in crate::Direction::BOTH {
-            for node in self.tree.nodes_of(id, direction) {
+            let mut node = self.tree.first_of(id, direction);
+            while node != NONE {
                 let lane = self.tree.lane(node);
                 let at = self.lanes[lane].time(&self.options.ports[lane], now);
                 if moved {
+                    let outer = self.tree.outer(node);
                     self.tree.unlink(NODE | node);
+                    self.let_rest(outer);
                     self.disarm(node);
                     self.tree.reparent(now, at, node);
                 }
                 self.arm(now, at, node);
+                node = self.tree.next_of(node);
             }
         }
     }
 
-    /// A root leaves the wheel; its entry is passed over when it comes up.
+    /// A root leaves the wheel. Its entry is passed over when it comes up, or taken out if there is none to spare.
     fn disarm(&mut self, root: u32) {
-        if self.tree.armed(root).is_some() {
-            self.lanes[self.tree.lane(root)].stale += 1;
-            self.tree.set_armed(root, None);
+        let Some(armed) = self.tree.armed(root) else { return };
+        self.tree.set_armed(root, None);
+        let spare = spare_entries(self.records.len());
+        let lane = &mut self.lanes[self.tree.lane(root)];
+        if (lane.stale as usize) < spare {
+            lane.stale += 1;
+            return;
         }
+        let current = lane.wheel.current();
+        let slot = current + u64::from(armed.wrapping_sub(low_half(current)));
+        let taken = lane.wheel.remove(NODE | root, slot);
+        debug_assert!(taken, "an armed root stands on the wheel");
     }
 
     /// Puts an id below an aggregate, or below none; queue and wait stay.
@@ -317,7 +356,7 @@ impl<P: Packet> Shard<P> {
         let from = if node == NONE { at } else { self.tree.time(node, at) };
         let was = record.scheduled;
         self.unschedule(local);
-        self.let_go_of_parent(local);
+        self.let_go_of_parent(now, local);
         let node = parent.and_then(|id| self.tree.attach(now, local, id, direction, lane)).unwrap_or(NONE);
         let to = if node == NONE { at } else { self.tree.time(node, at) };
         let record = &mut self.records[local];
@@ -334,22 +373,17 @@ impl<P: Packet> Shard<P> {
         }
     }
 
-    /// An id that is parked nowhere leaves its aggregate.
-    pub(super) fn let_go_of_parent(&mut self, local: usize) {
+    /// An id that is parked nowhere leaves its aggregate. For nodes without children nobody waits: they stand nowhere.
+    pub(super) fn let_go_of_parent(&mut self, now: Nanos, local: usize) {
         let node = core::mem::replace(&mut self.records[local].node, NONE);
-        if node == NONE {
-            return;
-        }
-        let way = self.tree.way(node);
-        self.tree.detach(node);
-        if let Some(&root) = way.nodes().last()
-            && self.tree.is_empty(root)
-        {
-            self.disarm(root);
+        if node != NONE {
+            self.tree.detach(now, node);
         }
     }
 
     /// Takes the wait of an id below an aggregate over to another port's clock.
+    #[cold]
+    #[inline(never)]
     pub(super) fn change_lane_below(&mut self, now: Nanos, local: usize, lane: usize) {
         let record = &self.records[local];
         let parent = self.tree.parent_of(record.node);

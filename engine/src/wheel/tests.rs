@@ -46,6 +46,37 @@ fn what_lies_ahead_is_what_comes_out() {
 }
 
 #[test]
+fn an_entry_can_be_taken_out_of_any_slot() {
+    let mut wheel = Wheel::new(100);
+    let chunks_free = |wheel: &Wheel| {
+        std::iter::successors(Some(wheel.free), |&at| Some(wheel.chunks.get(at as usize)?.next)).count()
+    };
+    let all = chunks_free(&wheel);
+    for id in 0..90 {
+        wheel.insert(id, if id < 50 { 5 } else { 9 });
+    }
+    // from the slot in hand, before and behind it; and entries that came to it meanwhile
+    wheel.advance(5);
+    let mut out: Vec<u32> = (0..20).filter_map(|_| wheel.pop()).collect();
+    wheel.insert(90, 5);
+    for id in [90, 0, 17, 29, 55, 89] {
+        assert!(wheel.remove(id, if (50..90).contains(&id) { 9 } else { 5 }), "{id}");
+        assert!(!wheel.remove(id, 5) && !wheel.remove(id, 9), "{id} is gone");
+    }
+    assert!(!wheel.remove(out[3], 5) && !wheel.remove(0, 7));
+    assert_eq!(wheel.len(), 91 - 20 - 6);
+    out.extend(drain_to(&mut wheel, 20).into_iter().map(|(_, id)| id));
+    out.extend([90, 0, 17, 29, 55, 89]);
+    out.sort_unstable();
+    assert_eq!(out, (0..91).collect::<Vec<_>>(), "each once");
+    assert_eq!(chunks_free(&wheel), all, "no chunk is lost");
+    // the last of a slot
+    wheel.insert(7, 30);
+    assert!(wheel.remove(7, 30));
+    assert_eq!((wheel.first(), chunks_free(&wheel)), (None, all));
+}
+
+#[test]
 fn empty_time_costs_one_look() {
     let mut wheel = Wheel::new(4);
     assert_eq!(wheel.first(), None);

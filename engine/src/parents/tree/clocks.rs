@@ -152,7 +152,7 @@ impl Tree {
     #[cold]
     #[expect(clippy::cast_precision_loss, reason = "16 bits of fraction")]
     fn measure(&mut self, place: u32, now: Nanos, port: u32) {
-        self.follow_sharing(place);
+        self.follow_sharing(now, place);
         let slip = self.slip(place);
         let outer = self.nodes[place].outer;
         let above = if outer == NONE { 0.0 } else { self.nodes[outer].drags() };
@@ -169,17 +169,43 @@ impl Tree {
     }
 
     /// Begins or ends to share with other places, as they come and go.
-    pub(super) fn follow_sharing(&mut self, place: u32) {
-        let Some((spans, slip)) = self.shared_of(place).map(|shared| (shared.spans(), shared.slip())) else {
-            return;
-        };
-        let node = &mut self.nodes[place];
-        if spans == node.spans {
+    pub(super) fn follow_sharing(&mut self, now: Nanos, place: u32) {
+        let Some(shared) = self.shared_of(place) else { return };
+        let (spans, slip, due) = (shared.spans(now), shared.slip(), shared.due());
+        if spans == self.nodes[place].spans {
             return;
         }
+        if spans {
+            // what was sent ahead of its time is owed by all of them
+            shared.owe(self.nodes[place].due);
+        }
+        let node = &mut self.nodes[place];
         // the clock stays where it is
         node.slip = if spans { node.slip.wrapping_sub(slip) } else { node.slip.wrapping_add(slip) };
+        if spans {
+            node.begin_purse();
+        } else {
+            node.end_purse(due);
+        }
         node.spans = spans;
-        *node.purse() = 0;
+    }
+
+    /// A node gets its first child: it takes over what other places of the aggregate have left.
+    pub(super) fn take_over_debt(&mut self, place: u32) {
+        let due = self.shared_of(place).map_or(Nanos::ZERO, Shared::due);
+        let node = &mut self.nodes[place];
+        if !node.spans {
+            node.due = node.due.max(due);
+        }
+    }
+
+    /// A node loses its last child: where they go, the aggregate is no further than it was here.
+    pub(super) fn leave_debt(&self, place: u32) {
+        let node = &self.nodes[place];
+        if !node.spans
+            && let Some(shared) = self.shared_of(place)
+        {
+            shared.owe(node.due);
+        }
     }
 }
