@@ -337,7 +337,7 @@ impl<'a> Bench<'a> {
             at_ns: self.inner().now().0,
             sent: sent.sum(),
             busy: sum(|tally| tally.busy.get()),
-            lost: sum(|tally| tally.lost.get()),
+            lost: self.lost(),
             ticks: std::array::from_fn(|stage| {
                 self.tallies.iter().filter_map(|tally| tally.ticks.get(stage)).map(engine::Counter::get).sum()
             }),
@@ -366,6 +366,11 @@ impl<'a> Bench<'a> {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "nanoseconds")]
     pub(super) fn learn_cost(&self) {
         self.feed.cost.store(self.window(WARM_UP).ns_per_packet as u64, Relaxed);
+    }
+
+    /// Nanoseconds lost to interruptions since the start.
+    pub(super) fn lost(&self) -> u64 {
+        self.tallies.iter().map(|tally| tally.lost.get()).sum()
     }
 
     /// The longest loop since the last call.

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use aqm::{Nanos, Stamp};
 use crossbeam_utils::CachePadded;
-use dpdk::{Burst, Consumer, Mbuf, Mempool, Producer};
+use dpdk::{Burst, Consumer, Mempool, Producer};
 use engine::Counter;
 
 use super::frame::{self, Sizes, Template};
@@ -309,11 +309,7 @@ impl Generator {
         if wanted == 0 || !self.pacer.admits(now, shared.pace.load(Relaxed)) {
             return 0;
         }
-        while self.hand.len() < wanted && !self.hand.is_full() {
-            let Some(packet) = self.make() else { break };
-            // there is room
-            let _ = self.hand.push(packet);
-        }
+        self.top_up(wanted);
         let flood = shared.flood.load(Relaxed);
         let Self { setup, hand, templates, written, ready, .. } = self;
         for packet in hand.as_mut_slice().iter_mut().skip(*ready) {
@@ -324,17 +320,19 @@ impl Generator {
                 *written += 1;
             }
         }
-        let feed = &mut setup.ends.0;
-        if let Some(ledger) = &mut setup.ledger {
-            // noted before they are gone, so not more than there is room for; nobody else fills the ring
-            let room = (feed.capacity() - feed.len()) as usize;
+        let mut whose = [0; BURST];
+        if setup.ledger.is_some() {
             let units = Stamp::at(now).0;
-            for packet in hand.as_mut_slice().iter_mut().take(room) {
+            // all of them: the ring may take more than it had room for a moment ago
+            for (packet, whose) in hand.as_mut_slice().iter_mut().zip(&mut whose) {
                 frame::stamp(packet.data_mut(), units);
-                ledger.sent(packet.data());
+                *whose = frame::read(packet.data()).map_or(u32::MAX, |(subscriber, _)| subscriber);
             }
         }
-        let sent = feed.enqueue(hand);
+        let sent = setup.ends.0.enqueue(hand);
+        if let Some(ledger) = &mut setup.ledger {
+            ledger.sent(whose.get(..sent).unwrap_or_default());
+        }
         *ready = hand.len();
         if let Some(counter) = shared.sent.get(setup.index) {
             counter.add(sent as u64);
@@ -343,13 +341,31 @@ impl Generator {
         sent
     }
 
-    /// A new packet of the next size, its payload zeroes.
-    fn make(&mut self) -> Option<Mbuf> {
-        let size = self.sizes.get(self.made % self.sizes.len()).copied().unwrap_or(64);
-        let mut packet = self.setup.pool.alloc()?;
-        packet.append(size - 4)?.fill(0);
-        self.made += 1;
-        Some(packet)
+    /// New packets of the next sizes, their payload zeroes, until there are as many in hand as are wanted and fit.
+    fn top_up(&mut self, wanted: usize) {
+        let Self { setup, hand, sizes, made, .. } = self;
+        let from = hand.len();
+        let short = wanted.saturating_sub(from).min(hand.room());
+        if !setup.pool.alloc_bulk(hand, short) {
+            // the pool has fewer
+            while hand.len() < from + short
+                && let Some(packet) = setup.pool.alloc()
+            {
+                // there is room
+                let _ = hand.push(packet);
+            }
+        }
+        let fresh = hand.as_mut_slice().get_mut(from..).unwrap_or_default();
+        for packet in fresh.iter() {
+            mem::prefetch(packet.data_address());
+        }
+        for packet in fresh {
+            let size = sizes.get(*made % sizes.len()).copied().unwrap_or(64);
+            if let Some(payload) = packet.append(size - 4) {
+                payload.fill(0);
+            }
+            *made += 1;
+        }
     }
 }
 

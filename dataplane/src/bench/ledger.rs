@@ -114,13 +114,13 @@ impl Ledger {
         }
     }
 
-    /// A frame goes into the ring.
+    /// Frames of these subscribers went into the ring.
     #[inline]
-    pub(super) fn sent(&mut self, frame: &[u8]) {
-        if let Some((subscriber, _)) = frame::read(frame)
-            && let Some(count) = self.sent.get_mut(subscriber as usize)
-        {
-            *count += 1;
+    pub(super) fn sent(&mut self, whose: &[u32]) {
+        for &subscriber in whose {
+            if let Some(count) = self.sent.get_mut(subscriber as usize) {
+                *count += 1;
+            }
         }
     }
 
@@ -207,7 +207,7 @@ mod tests {
         for (subscriber, back) in [(0, false), (0, true), (3, true), (4, true), (5, false)] {
             template.write(subscriber, &mut frame);
             stamp(&mut frame, Stamp::at(Nanos::from_micros(10)).0);
-            ledger.sent(&frame);
+            ledger.sent(&[subscriber]);
             if back {
                 ledger.returned(&frame, Nanos::from_micros(110), 1, subscriber != 4);
             }

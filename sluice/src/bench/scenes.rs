@@ -167,7 +167,7 @@ pub(super) fn overload(args: &OverloadArgs) -> Result<()> {
         "without_a_packet_percent": rounded(100.0 * seen.none),
         "most_queued": seen.most_queued, "buffers": seen.room,
         "sparse_p50_us": rounded(seen.sparse_p50_us), "sparse_p99_us": rounded(seen.sparse_p99_us),
-        "sparse_lost": seen.sparse_lost, "left_out_percent": rounded(100.0 * seen.left_out),
+        "sparse_lost": seen.sparse_lost, "lost_percent": rounded(100.0 * seen.lost), "left_out_percent": rounded(100.0 * seen.left_out),
         "clock_speed": round4(seen.clock_speed), "dropped": dropped(&seen.books),
     });
     args.common.report("a port offered twice its rate", &figures)
