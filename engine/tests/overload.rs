@@ -14,7 +14,7 @@ use engine::{DropReason, Packet, QueueId};
 const WIRE: u64 = 84;
 /// L3 bytes of one.
 const L3_BYTES: u16 = 46;
-const POLL: Nanos = Nanos::from_micros(10);
+const POLL: Nanos = Nanos::from_micros(20);
 /// The least plan; others have two and four times as much.
 const PLAN_BPS: u64 = 64_000;
 const SPARSE_BPS: u64 = 10_000_000;
@@ -169,17 +169,17 @@ impl Seen {
     }
 }
 
-const CROWD: Case = Case { subscribers: 20_000, sparse: 1_000, port_pps: 500_000, buffers: 40_000, burst: 1 };
+const CROWD: Case = Case { subscribers: 8_000, sparse: 400, port_pps: 200_000, buffers: 16_000, burst: 1 };
 
 #[test]
 fn a_port_offered_twice_its_rate_stays_full_and_sparse_subscribers_wait_for_nobody() {
-    CROWD.run(Nanos::from_millis(1_500), Nanos::from_secs(3)).check();
+    CROWD.run(Nanos::from_millis(1_500), Nanos::from_secs(2)).check();
 }
 
 #[test]
 fn sparse_subscribers_get_buffers_where_a_quarter_of_the_others_could_have_one_each() {
-    let case = Case { buffers: 5_000, burst: 3, ..CROWD };
-    case.run(Nanos::from_millis(1_500), Nanos::from_secs(3)).check();
+    let case = Case { buffers: 2_000, burst: 3, ..CROWD };
+    case.run(Nanos::from_millis(1_500), Nanos::from_secs(2)).check();
 }
 
 #[test]
@@ -190,7 +190,7 @@ fn a_flooded_queue_that_its_aqm_drops_is_no_burst_of_work() {
     (1..50).for_each(|id| rig.create(id, 100_000_000, DUALPI2));
     let dropped = |rig: &Rig| rig.dropped(DropReason::Aqm) + rig.dropped(DropReason::Overload);
     let (mut most, mut before) = (0, 0);
-    for step in 0..150_000_u32 {
+    for step in 0..60_000_u32 {
         // 1 Mpps to one, and somebody else each time
         for n in 0..20 {
             rig.offer(Offer { ecn: Ecn::from_bits(n % 2), ..Offer::new(0, L3_BYTES) });
@@ -205,7 +205,7 @@ fn a_flooded_queue_that_its_aqm_drops_is_no_burst_of_work() {
         most = most.max(now - before);
         before = now;
     }
-    assert!(before > 10_000, "its AQM drops: {before}");
+    assert!(before > 3_000, "its AQM drops: {before}");
     // ten slots a call, eight of them dropped in each
     assert!(most <= 8 * 12, "{most} in a call");
     for id in 1..50 {
