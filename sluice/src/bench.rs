@@ -72,6 +72,9 @@ struct EngineArgs {
     /// Shards that feed themselves, each on a CPU of its own; 0: one shard, its generator on another CPU.
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=2))]
     shards: u32,
+    /// Feed any shard from any generator, so that packets go from core to core; else each feeds its own shard.
+    #[arg(long)]
+    crossing: bool,
     /// Write the figures to this file.
     #[arg(long, value_name = "R.json")]
     json: Option<PathBuf>,
@@ -124,6 +127,7 @@ fn engine(args: &EngineArgs) -> Result<()> {
         held_pps: args.held_mpps.map(|mpps| mpps * 1e6),
         sizes: args.frames.sizes(),
         shards: args.shards,
+        crossing: args.crossing,
         ..options(args.subscribers, args.seconds)?
     };
     let report = dataplane::bench::run(&options)?;

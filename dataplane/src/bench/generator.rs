@@ -46,6 +46,8 @@ pub(super) struct Feed {
     pub(super) flood: AtomicU32,
     /// Packets the path has dropped, as others have counted them.
     pub(super) dropped: AtomicU64,
+    /// Whether time lost is lost: what should have been sent meanwhile is not sent at once afterwards.
+    pub(super) steady: AtomicBool,
     /// Whether PI passes are timed.
     pub(super) measuring: AtomicBool,
     /// Under which number delays are kept; 0: not.
@@ -84,8 +86,11 @@ pub(super) struct Ended {
 pub(super) enum Order {
     /// Uniformly at random.
     Random {
-        /// How many there are.
+        /// Of so many.
         subscribers: u32,
+        /// The first of them, and how far apart they are.
+        first: u32,
+        step: u32,
         /// State of the generator (xorshift64*, Vigna 2016); never 0.
         state: u64,
     },
@@ -111,7 +116,17 @@ fn below(state: &mut u64, end: u32) -> u32 {
 impl Order {
     /// At random.
     pub(super) fn random(subscribers: u32, seed: u64) -> Self {
-        Self::Random { subscribers, state: seed | 1 }
+        Self::Random { subscribers, first: 0, step: 1, state: seed | 1 }
+    }
+
+    /// Of random ones those that are `first` modulo `step`.
+    pub(super) fn only(self, first: u32, step: u32) -> Self {
+        match self {
+            Self::Random { subscribers, state, .. } => {
+                Self::Random { subscribers: (subscribers - first).div_ceil(step), first, step, state }
+            }
+            turn @ Self::Turn { .. } => turn,
+        }
     }
 
     /// In turn, shuffled.
@@ -134,14 +149,14 @@ impl Order {
     #[inline]
     pub(super) fn next(&mut self, flood: u32) -> u32 {
         match self {
-            Self::Random { subscribers, state } if flood > 0 => {
+            Self::Random { subscribers, state, .. } if flood > 0 => {
                 if below(state, 1 << 16) < flood {
                     0
                 } else {
                     1 + below(state, *subscribers - 1)
                 }
             }
-            Self::Random { subscribers, state } => below(state, *subscribers),
+            Self::Random { subscribers, first, step, state } => below(state, *subscribers) * *step + *first,
             Self::Turn { shuffled, at } => {
                 let subscriber = shuffled.get(*at).copied().unwrap_or(0);
                 *at = if *at + 1 < shuffled.len() { *at + 1 } else { 0 };
@@ -161,8 +176,9 @@ struct Pacer {
 impl Pacer {
     /// Whether a burst may be sent at `now`, at `pace` packets a second.
     #[expect(clippy::cast_precision_loss, reason = "a rate and a fraction of a second")]
-    fn admits(&mut self, now: Nanos, pace: u64) -> bool {
-        let most = (2.0 * BURST as f64).max(pace as f64 * MADE_UP.0 as f64 / 1e9);
+    fn admits(&mut self, now: Nanos, pace: u64, steady: bool) -> bool {
+        let made_up = if steady { Nanos::ZERO } else { MADE_UP };
+        let most = (2.0 * BURST as f64).max(pace as f64 * made_up.0 as f64 / 1e9);
         let earned = now.since(self.last).0 as f64 * pace as f64 / 1e9;
         self.last = now;
         self.allowance = if pace == 0 { most } else { most.min(self.allowance + earned) };
@@ -206,6 +222,7 @@ pub(super) struct Generator {
     ready: usize,
     pacer: Pacer,
     passes: Vec<u64>,
+    others: Others,
     last: Nanos,
     /// When an interruption of this lcore is over with all it caused.
     quiet_at: Nanos,
@@ -229,6 +246,7 @@ impl Generator {
             ready: 0,
             pacer: Pacer { allowance: 0.0, last: Nanos::ZERO },
             passes: Vec::with_capacity(PASSES),
+            others: Others::default(),
             last: Nanos::ZERO,
             quiet_at: Nanos::ZERO,
         }
@@ -268,8 +286,7 @@ impl Generator {
         }
         let got = self.take_back(now, shared);
         let target = shared.target.load(Relaxed);
-        let in_flight =
-            shared.all_sent().saturating_sub(shared.all_returned() + shared.dropped.load(Relaxed));
+        let in_flight = self.others.in_flight(self.setup.index, shared);
         let wanted = usize::try_from(target.saturating_sub(in_flight)).unwrap_or(usize::MAX);
         while self.hand.len() > wanted {
             self.hand.pop();
@@ -306,7 +323,8 @@ impl Generator {
 
     /// Sends what is in hand, topped up with new packets to what is wanted, unless the pace says to wait.
     fn send(&mut self, now: Nanos, shared: &Feed, wanted: usize) -> usize {
-        if wanted == 0 || !self.pacer.admits(now, shared.pace.load(Relaxed)) {
+        let steady = shared.steady.load(Relaxed);
+        if wanted == 0 || !self.pacer.admits(now, shared.pace.load(Relaxed), steady) {
             return 0;
         }
         self.top_up(wanted);
@@ -369,6 +387,34 @@ impl Generator {
     }
 }
 
+/// What the other generators have sent less what they got back: looked up in one loop of `LOOPS`, since it lies in
+/// the other CPUs' caches.
+#[derive(Default)]
+struct Others {
+    balance: u64,
+    loops: u32,
+}
+
+impl Others {
+    const LOOPS: u32 = 16;
+
+    /// Packets in flight, as generator `index` sees it.
+    fn in_flight(&mut self, index: usize, shared: &Feed) -> u64 {
+        let balance = |at: usize| {
+            let count = |of: &[CachePadded<Counter>; MOST_LCORES]| of.get(at).map_or(0, |count| count.get());
+            // of one generator it may be negative: the others got its packets
+            count(&shared.sent).wrapping_sub(count(&shared.returned))
+        };
+        if self.loops.is_multiple_of(Self::LOOPS) {
+            let others = (0..MOST_LCORES).filter(|&at| at != index);
+            self.balance = others.map(balance).fold(0, u64::wrapping_add);
+        }
+        self.loops = self.loops.wrapping_add(1);
+        let sum = self.balance.wrapping_add(balance(index)).wrapping_sub(shared.dropped.load(Relaxed));
+        u64::try_from(sum.cast_signed()).unwrap_or(0)
+    }
+}
+
 /// When what an interruption of `took`, just over, has caused is over too.
 pub(super) fn after_a_pause(now: Nanos, took: Nanos) -> Nanos {
     now + Nanos(took.0.saturating_mul(2)) + Nanos::from_micros(100)
@@ -416,7 +462,7 @@ mod tests {
         let sent = |pacer: &mut Pacer, from_us: u64, to_us: u64| {
             let mut sent = 0;
             for us in from_us..to_us {
-                if pacer.admits(Nanos::from_micros(us), 1_000_000) {
+                if pacer.admits(Nanos::from_micros(us), 1_000_000, false) {
                     pacer.sent(BURST);
                     sent += BURST;
                 }
@@ -429,10 +475,48 @@ mod tests {
         let after_a_long_one = sent(&mut pacer, 1_000_000, 1_040_000);
         assert!((59_900..=60_000).contains(&after_a_long_one), "{after_a_long_one}");
         for _ in 0..1_000 {
-            assert!(pacer.admits(Nanos::from_millis(30), 0));
+            assert!(pacer.admits(Nanos::from_millis(30), 0, false));
             pacer.sent(BURST);
         }
-        assert!(pacer.admits(Nanos::from_millis(30), 1), "what was sent without a limit does not count");
+        assert!(
+            pacer.admits(Nanos::from_millis(30), 1, false),
+            "what was sent without a limit does not count"
+        );
+    }
+
+    #[test]
+    fn a_steady_pace_makes_up_for_nothing() {
+        let mut pacer = Pacer { allowance: 0.0, last: Nanos::ZERO };
+        let mut sent = 0;
+        while pacer.admits(Nanos::from_millis(10), 1_000_000, true) {
+            pacer.sent(BURST);
+            sent += BURST;
+        }
+        assert_eq!(sent, 2 * BURST);
+    }
+
+    #[test]
+    fn a_generator_of_several_draws_from_its_own_and_from_all_of_them() {
+        let mut order = Order::random(11, 7).only(1, 3);
+        let mut drawn = [0; 11];
+        for _ in 0..1_000 {
+            drawn[order.next(0) as usize] += 1;
+        }
+        let who: Vec<usize> = (0..11).filter(|&who| drawn[who] > 0).collect();
+        assert_eq!(who, [1, 4, 7, 10]);
+    }
+
+    #[test]
+    fn what_others_sent_counts_as_in_flight_and_comes_back_anywhere() {
+        let shared = Feed::default();
+        shared.sent[0].add(100);
+        shared.sent[1].add(50);
+        shared.returned[1].add(70);
+        for index in 0..2 {
+            assert_eq!(Others::default().in_flight(index, &shared), 80);
+        }
+        shared.dropped.store(90, Relaxed);
+        assert_eq!(Others::default().in_flight(0, &shared), 0, "counted late");
     }
 
     #[test]

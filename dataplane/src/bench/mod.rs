@@ -40,9 +40,8 @@ pub use lookup::{Lookup, lookup};
 pub use scenes::{Changes, Lateness, backlog, changes, lateness};
 pub use tables::{Memory, memory, pi_passes};
 
-/// A rate that no path here exceeds, for planning, and what a packet takes then.
+/// A rate that no path here exceeds, for planning.
 const PLANNED_PPS: f64 = 20e6;
-const LEAST_NS: f64 = 1e9 / PLANNED_PPS;
 
 /// What to measure.
 #[derive(Clone, Debug)]
@@ -67,6 +66,8 @@ pub struct Options {
     pub cpus: (u32, u32),
     /// Shards that feed themselves, each on a CPU of its own; 0: one shard, its generator on the other CPU.
     pub shards: u32,
+    /// Whether a shard's generator feeds all subscribers, not only that shard's: packets go from core to core then.
+    pub crossing: bool,
     /// Rate of both ports; `None`: one that limits nothing.
     pub port_bps: Option<u64>,
     /// Packets that may wait where the generator does not limit them.
@@ -91,6 +92,7 @@ impl Options {
             duration,
             cpus,
             shards: 0,
+            crossing: false,
             port_bps: None,
             buffers: 0,
             hugepages: true,
@@ -105,6 +107,9 @@ pub enum BenchError {
     /// The rig did not start.
     #[error(transparent)]
     Launch(#[from] LaunchError),
+    /// Shards do not have the subscribers that their generators feed.
+    #[error("subscriber {0} is not in the shard that feeds it")]
+    Elsewhere(u32),
     /// A record was refused.
     #[error(transparent)]
     Apply(#[from] ApplyError),
@@ -172,6 +177,9 @@ pub struct Window {
     pub mpps: f64,
     /// Busy nanoseconds a packet.
     pub ns_per_packet: f64,
+    /// What each lcore sent in its own busy time, added up: packets a second, in millions, of lcores that do nothing
+    /// else and are never interrupted.
+    pub whole_mpps: f64,
     /// Part of the time the lcore found work.
     pub busy: f64,
     /// Part of the time that was lost to interruptions of the lcore.
@@ -181,9 +189,14 @@ pub struct Window {
 }
 
 impl Window {
-    /// Packets a second of an lcore that does nothing else and is never interrupted.
+    /// Packets a second of lcores that do nothing else and are never interrupted.
     fn capacity(&self) -> f64 {
-        1e9 / self.ns_per_packet.max(LEAST_NS)
+        (self.whole_mpps * 1e6).min(PLANNED_PPS)
+    }
+
+    /// What went through in a second without interruptions of the path.
+    fn reached(&self) -> f64 {
+        self.mpps * 1e6 / (1.0 - self.lost).max(0.1)
     }
 }
 

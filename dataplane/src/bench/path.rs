@@ -45,7 +45,9 @@ pub(super) struct Tally {
     pub(super) long: Counter,
     /// The longest loop since it was last set to 0.
     pub(super) longest: AtomicU64,
-    /// How late what left during pauses and what they caused was.
+    /// Whether it has not caught up yet after a pause.
+    pub(super) behind: AtomicBool,
+    /// How late what left from a pause on was, until the lcore had caught up: until a loop found nothing to do.
     pub(super) late_then: Mutex<Late>,
 }
 
@@ -58,8 +60,15 @@ struct Clock<'a> {
     moved: Vec<Arc<PortCounters>>,
     moved_before: u64,
     last: Nanos,
-    /// Until when what a pause caused goes on, and what was counted when it began.
-    pause: Option<(Nanos, Late)>,
+    pause: Option<Pause>,
+}
+
+/// What a pause caused and has not ended yet.
+struct Pause {
+    /// For others: they are told until then.
+    until: Nanos,
+    /// What was counted when it began, until a loop has found nothing to do.
+    before: Option<Late>,
 }
 
 impl<'a> Clock<'a> {
@@ -84,12 +93,12 @@ impl<'a> Clock<'a> {
         let work = Nanos((moved - self.moved_before) * self.feed.cost.load(Relaxed));
         self.moved_before = moved;
         if took.0 > self.tally.longest.load(Relaxed) || took > PAUSE || self.pause.is_some() {
-            self.note(now, took, work);
+            self.note(now, took, work, worked);
         }
     }
 
     #[cold]
-    fn note(&mut self, now: Nanos, took: Nanos, work: Nanos) {
+    fn note(&mut self, now: Nanos, took: Nanos, work: Nanos, worked: bool) {
         self.tally.longest.fetch_max(took.0, Relaxed);
         let paused = took > PAUSE + work;
         if took > PAUSE && !paused {
@@ -100,15 +109,26 @@ impl<'a> Clock<'a> {
             self.tally.paused.add(took.0);
             let over = after_a_pause(now, took);
             self.feed.disturbed.store(true, Relaxed);
-            match &mut self.pause {
-                Some((until, _)) => *until = over.max(*until),
-                None => self.pause = Some((over, self.lateness())),
-            }
-        } else if let Some((_, before)) = self.pause.take_if(|(until, _)| now > *until) {
-            let then = self.lateness().since(&before);
-            self.tally.late_then.lock().unwrap_or_else(PoisonError::into_inner).add(&then);
+            let (until, before) = match self.pause.take() {
+                Some(Pause { until, before: Some(before) }) => (over.max(until), before),
+                Some(Pause { until, before: None }) => (over.max(until), self.lateness()),
+                None => (over, self.lateness()),
+            };
+            self.tally.behind.store(true, Relaxed);
+            self.pause = Some(Pause { until, before: Some(before) });
+            return;
+        }
+        let Some(pause) = &mut self.pause else { return };
+        if now > pause.until {
             self.feed.disturbed.store(false, Relaxed);
         }
+        let caught_up = !worked;
+        if let Some(before) = pause.before.take_if(|_| caught_up) {
+            let then = self.lateness().since(&before);
+            self.tally.late_then.lock().unwrap_or_else(PoisonError::into_inner).add(&then);
+            self.tally.behind.store(false, Relaxed);
+        }
+        self.pause.take_if(|pause| now > pause.until && pause.before.is_none());
     }
 
     fn lateness(&self) -> Late {

@@ -16,6 +16,8 @@ pub(super) struct Figures {
     /// Of IMIX the mean.
     packet_bytes: u32,
     mpps: f64,
+    /// What each lcore sent in its own busy time, added up.
+    whole_mpps: f64,
     ns_per_packet: f64,
     /// Without rx, parse and tx.
     engine_ns_per_packet: f64,
@@ -50,6 +52,7 @@ impl Figures {
             parents: options.parents,
             packet_bytes: options.sizes.mean(),
             mpps: of(|window| window.mpps),
+            whole_mpps: of(|window| window.whole_mpps),
             ns_per_packet: of(|window| window.ns_per_packet),
             engine_ns_per_packet: rounded(median(engine)),
             stages_ns: stages().enumerate().map(|(at, (name, _))| (name, rounded(stage(at)))).collect(),
@@ -129,7 +132,13 @@ fn lines(options: &Options, figures: &Figures, report: &Report) -> Vec<String> {
         .collect();
     let mut lines = vec![
         format!("{} subscribers{above}, {frames}, {kind}", options.subscribers),
-        format!("  {:.2} Mpps ({})", figures.mpps, spread(|window| window.mpps)),
+        format!(
+            "  {:.2} Mpps ({}), by busy time {:.2} ({})",
+            figures.mpps,
+            spread(|window| window.mpps),
+            figures.whole_mpps,
+            spread(|window| window.whole_mpps)
+        ),
         format!(
             "  {:.1} ns a packet ({}), of it engine {:.1}",
             figures.ns_per_packet,
@@ -162,8 +171,9 @@ fn lines(options: &Options, figures: &Figures, report: &Report) -> Vec<String> {
     if options.shards > 0 {
         lines.retain(|line| !line.starts_with("  stages"));
         lines.push(format!(
-            "  {} shards, each with its generator on its own CPU: ns hold both",
-            options.shards
+            "  {} shards, each with its generator on its own CPU, which feeds {}: ns hold both",
+            options.shards,
+            if options.crossing { "all of them" } else { "that shard" }
         ));
     }
     if options.cpus.0 == options.cpus.1 {
@@ -183,6 +193,7 @@ mod tests {
     fn report() -> Report {
         let window = |ns: f64| Window {
             mpps: 1e3 / ns,
+            whole_mpps: 1e3 / ns,
             ns_per_packet: ns,
             busy: 1.0,
             lost: 0.0,

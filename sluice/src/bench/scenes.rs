@@ -120,8 +120,8 @@ pub(super) fn lateness(args: &LatenessArgs) -> Result<()> {
     };
     let late = bench::lateness(&options)?;
     let figures = json!({
-        "subscribers": options.subscribers, "mpps": rounded(late.mpps),
-        "busy_percent": rounded(100.0 * late.busy),
+        "subscribers": options.subscribers, "full_mpps": rounded(late.full_mpps),
+        "half_mpps": rounded(late.half_mpps), "mpps": rounded(late.mpps), "busy_percent": rounded(100.0 * late.busy),
         "p50_us": rounded(late.p50_us), "p99_us": rounded(late.p99_us), "p99_bin_ends_us": rounded(late.p99_edge_us),
         "p999_us": rounded(late.p999_us), "p99_with_pauses_us": rounded(late.all_p99_us),
         "departures": late.departures, "left_out": late.left_out, "pauses_over_10_us": late.pauses, "long_loops": late.long,
