@@ -41,12 +41,12 @@ pub struct PiBank<M: Memory = Heap> {
     words: M::Column<Word>,
     // written by owners
     /// Stamps of the older head.
-    heads: Pairs<M::Column<AtomicU64>>,
+    heads: Pairs<M>,
     targets: M::Column<AtomicU32>,
     profile_of: M::Column<AtomicU16>,
     // written by the control lcore
     /// p' of active ids.
-    probs: Pairs<M::Column<AtomicU64>>,
+    probs: Pairs<M>,
     /// Of resting ids, p' in the high half and the tick it belongs to in the low.
     rests: M::Column<AtomicU64>,
     /// What it alone looks at; a pass holds it, and nobody else does.
@@ -139,10 +139,10 @@ impl<M: Memory> PiBank<M> {
             profiles,
             capacity,
             words: M::column(words, word),
-            heads: Pairs::new::<M>(words),
+            heads: Pairs::new(words),
             targets: M::column(ids, || AtomicU32::new(target)),
             profile_of: M::column(ids, AtomicU16::default),
-            probs: Pairs::new::<M>(words),
+            probs: Pairs::new(words),
             rests: M::column(ids, AtomicU64::default),
             own: Mutex::new(Own::new(words)),
             tick: AtomicU32::new(0),

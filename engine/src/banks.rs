@@ -3,7 +3,9 @@
 //!
 //! One set a shard, so that no two TX lcores write to one cache line.
 
-use aqm::columns::{Element, Memory};
+use core::sync::atomic::AtomicU64;
+
+use aqm::columns::{Element, LANES, Memory, PAIRS};
 use aqm::{Nanos, PiBank};
 use mem::HugeSlice;
 
@@ -15,11 +17,22 @@ use crate::profiles::{BankPlace, Profiles};
 #[derive(Debug)]
 pub(crate) struct Huge;
 
+#[expect(clippy::inline_always, reason = "a pass compiles them for its own vectors")]
 impl Memory for Huge {
     type Column<T: Element> = HugeSlice<T>;
 
     fn column<T: Element>(len: usize, mut element: impl FnMut() -> T) -> HugeSlice<T> {
         memory::slice(len, |_| element())
+    }
+
+    #[inline(always)]
+    fn load(from: &[AtomicU64; PAIRS], into: &mut [u32; LANES]) {
+        mem::load_block(from, into);
+    }
+
+    #[inline(always)]
+    fn store(from: &[u32; LANES], into: &[AtomicU64; PAIRS]) {
+        mem::store_block(from, into);
     }
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The little unsafe code that `engine` needs, behind safe functions: prefetch, TSC read, huge-page slices,
-//! NUMA nodes.
+//! NUMA nodes, blocks of atomics.
 //!
 //! Invariant: nothing here can be misused from safe code: a prefetch never faults, a clock never runs
 //! backwards on one CPU, and every element of a [`HugeSlice`] is initialised before it can be seen.
@@ -12,8 +12,10 @@ mod huge;
 mod numa;
 mod prefetch;
 mod tsc;
+mod words;
 
 pub use huge::{Backing, HugeSlice, Zeroable};
 pub use numa::on_node;
 pub use prefetch::{prefetch, prefetch_index};
 pub use tsc::{Tsc, read_tsc};
+pub use words::{BLOCK, load_block, store_block};

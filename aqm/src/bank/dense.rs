@@ -15,12 +15,12 @@ use crate::Stamp;
 use crate::pi::RfcGains;
 
 /// Ids of a word.
-pub(super) const LANES: usize = 64;
+pub const LANES: usize = 64;
 /// A delay in units: this many or more are the longest that can be told, which is no whole number of units.
 pub(super) const LONGEST: u32 = 1 << (32 - Stamp::SHIFT);
 
 /// What the steps of a word need and change: one place, so that the compiler knows that nothing overlaps.
-#[derive(Clone)]
+#[repr(align(64))]
 pub(super) struct Lanes {
     /// Stamps; the delays seen now once [`Self::measure`] was called.
     pub(super) heads: [u32; LANES],
