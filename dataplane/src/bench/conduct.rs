@@ -40,7 +40,7 @@ const MOST_FLIGHT: u64 = 1 << 20;
 /// Held traffic: what the subscribers' rates add up to, of what the path can carry; less where that turns out to be
 /// too much, so many times.
 const HELD_LOAD: f64 = 0.9;
-const HELD_TRIES: u32 = 4;
+const HELD_TRIES: u32 = 6;
 /// Records applied at a time.
 const BATCH: u32 = 4_096;
 /// Measured windows, and the part of each in which stages are measured.
@@ -289,7 +289,7 @@ impl<'a> Bench<'a> {
             // path could carry more than it can make
             let came = self.window(WARM_UP);
             tracing::debug!(?came, "not held");
-            pps = (pps * HELD_LOAD).min(came.reached() * HELD_LOAD);
+            pps = HELD_LOAD * pps.min(came.mpps * 1e6);
             self.rates(pps)?;
         }
         Err(BenchError::NotHeld { held: self.held(), wanted: flight(self.options, pps) })
