@@ -17,7 +17,7 @@ use engine::{
 };
 use mem::Tsc;
 use model::Config;
-use model::config::{Lcore, Lcores};
+use model::config::{Lcore, Lcores, Role};
 use model::stats::LcoreRole;
 
 use crate::control::{ControlCounters, ControlWorker};
@@ -295,7 +295,8 @@ impl<'a> Builder<'a> {
             counters: Arc::clone(&counters),
             ring_drops: Arc::clone(&self.ring_drops),
             parents: Arc::clone(&self.parents),
-        });
+        })
+        .leaving_by(leaving_by(self.config));
         let ports = queues.into_iter().zip(&opened.entries).zip(0..).map(|((queue, entry), id)| {
             let counters = entry.tx.get(index as usize).map(Arc::clone).unwrap_or_default();
             let lost = entry.lost.get(index as usize).map(Arc::clone).unwrap_or_default();
@@ -353,6 +354,11 @@ type RxFigures = (Arc<RxCounters>, Arc<KindCounters>);
 struct RxBuilt {
     workers: Vec<(RxWorker, Rings)>,
     counters: Vec<RxFigures>,
+}
+
+/// Ports by which packets leave, down and up.
+fn leaving_by(config: &Config) -> [usize; 2] {
+    [Role::Access, Role::Core].map(|role| config.ports.iter().filter(|port| port.role == role).count())
 }
 
 /// What each lcore shows of itself, in the order of the jobs: RX, TX, control.

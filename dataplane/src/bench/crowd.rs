@@ -84,6 +84,8 @@ pub fn overload(options: &Options) -> Result<Overload, BenchError> {
         bench.subscribe(|subscriber| record(subscriber, plan(subscriber)))?;
         pace(bench, 2.0 * port_pps);
         bench.feed.target.store(OPEN_LOOP, Relaxed);
+        // what is made up for after an interruption would wait in the path's ring for longer than delays are left out
+        bench.feed.steady.store(true, Relaxed);
         // until all have sent what they may after idling: so far everybody is entitled to as much, whatever its plan
         let credit = u64::from(options.subscribers) * CREDIT_BYTES / WIRE_BYTES;
         bench.pass((options.duration / 2).max(Duration::from_secs_f64(credit as f64 / port_pps.max(1.0))));
@@ -181,6 +183,8 @@ pub fn flood(options: &Options, calm_pps: f64, total_pps: f64) -> Result<Flood, 
     let (offered, end) = with(options, options.buffers, order, Some(1), |bench| {
         bench.subscribe(|subscriber| record(subscriber, plan(subscriber)))?;
         bench.feed.target.store(OPEN_LOOP, Relaxed);
+        // what is made up for after an interruption would wait in the path's ring for longer than delays are left out
+        bench.feed.steady.store(true, Relaxed);
         let turn = options.duration / u32::try_from(2 * TURNS).unwrap_or(1);
         let mut offered = [Vec::new(), Vec::new()];
         for epoch in 0..2 * TURNS {
@@ -261,6 +265,7 @@ pub fn churn(options: &Options, per_second: u32, pps: f64) -> Result<Churn, Benc
     let (run, end) = with(options, 0, order, Some(0), |bench| {
         bench.subscribe(|subscriber| record(subscriber, CALM_BPS))?;
         pace(bench, pps);
+        bench.feed.steady.store(true, Relaxed);
         bench.flow(OPEN_LOOP);
         bench.learn_cost();
         let mut run = Coming { batch: (per_second / BATCHES).max(1), ..Coming::default() };
