@@ -22,7 +22,7 @@ use crate::preflight;
 /// Arguments of `sluice check`.
 #[derive(clap::Args)]
 pub(crate) struct CheckArgs {
-    /// Configuration (TOML), subscribers (NDJSON, a JSON array, ShapedDevices.csv), or network.json
+    /// Configuration (TOML), subscribers (NDJSON, a JSON array, ShapedDevices.csv, chap-secrets), or network.json
     #[arg(required_unless_present = "preflight")]
     file: Option<PathBuf>,
     /// Look whether this machine suits the configuration (without FILE: /etc/sluice/sluice.toml, if it is there), with a

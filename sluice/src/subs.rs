@@ -91,7 +91,7 @@ enum Action {
         /// Its id
         id: String,
     },
-    /// Load a file: NDJSON, a JSON array, ShapedDevices.csv; all of it or nothing
+    /// Load a file: NDJSON, a JSON array, ShapedDevices.csv, chap-secrets; all of it or nothing
     Load(load::LoadArgs),
     /// Apply a file that scripts rewrite, whenever it changed, is whole and parses; ends on Ctrl-C or TERM
     Watch(watch::WatchArgs),

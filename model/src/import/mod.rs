@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Subscriber files: NDJSON, a JSON array, or ShapedDevices.csv in its layouts, told apart by their content; and the
-//! aggregates above them from `network.json`.
+//! Subscriber files: NDJSON, a JSON array, ShapedDevices.csv in its layouts, or chap-secrets, told apart by their content;
+//! and the aggregates above them from `network.json`.
 //!
 //! Invariant: either every record of the file is good and all come back, or none does and every bad line is named.
 
+mod chap;
 mod csv;
 mod json;
 pub mod network;
@@ -41,6 +42,8 @@ pub enum Format {
     JsonArray,
     /// ShapedDevices.csv, any layout.
     ShapedDevices,
+    /// `chap-secrets` of accel-ppp.
+    ChapSecrets,
 }
 
 impl fmt::Display for Format {
@@ -49,6 +52,7 @@ impl fmt::Display for Format {
             Self::Ndjson => "NDJSON",
             Self::JsonArray => "JSON array",
             Self::ShapedDevices => "ShapedDevices.csv",
+            Self::ChapSecrets => "chap-secrets",
         })
     }
 }
@@ -56,7 +60,7 @@ impl fmt::Display for Format {
 /// What the file does not say itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Profile of rows of ShapedDevices.csv, which has no such column.
+    /// Profile of rows of ShapedDevices.csv and chap-secrets, which have no such column.
     pub profile: String,
 }
 
@@ -93,7 +97,7 @@ struct Wish {
     id: String,
 }
 
-/// Tells what `text` is. Whatever is no JSON and no table of devices is taken for a configuration, whose reader
+/// Tells what `text` is. Whatever is no JSON, no table of devices and no list of users is taken for a configuration, whose reader
 /// then says what is wrong with it.
 pub fn detect(text: &str) -> Content {
     let text = text.trim_start_matches('\u{feff}');
@@ -110,6 +114,9 @@ pub fn detect(text: &str) -> Content {
         } else {
             Content::Config
         };
+    }
+    if chap::looks_like(first) {
+        return Content::Subscribers(Format::ChapSecrets);
     }
     let comma = first.find(',').unwrap_or(usize::MAX);
     let equals = first.find('=').unwrap_or(usize::MAX);
@@ -143,7 +150,7 @@ pub fn read(file: &str, bytes: &[u8], options: &Options) -> Result<Imported, Pro
             return Err(Problems(gather.problems));
         }
         Content::Config => {
-            gather.fail(1, "", "is neither NDJSON nor a JSON array nor ShapedDevices.csv");
+            gather.fail(1, "", "is neither NDJSON nor a JSON array nor ShapedDevices.csv nor chap-secrets");
             return Err(Problems(gather.problems));
         }
     };
@@ -151,6 +158,7 @@ pub fn read(file: &str, bytes: &[u8], options: &Options) -> Result<Imported, Pro
         Format::Ndjson => json::lines(text, &mut gather),
         Format::JsonArray => json::array(text, &mut gather),
         Format::ShapedDevices => csv::rows(text, options, &mut gather),
+        Format::ChapSecrets => chap::lines(text, options, &mut gather),
     }
     gather.finish(format)
 }

@@ -203,6 +203,9 @@ fn content_is_told_apart() {
         ("[]", subscribers(Format::JsonArray)),
         ("# c\nCircuit ID,Circuit Name", subscribers(Format::ShapedDevices)),
         ("1,\"a=b\",c", subscribers(Format::ShapedDevices)),
+        ("# users\n\"anna\" * \"pass, word\" 100.64.0.1 20480/10240", subscribers(Format::ChapSecrets)),
+        ("anna * secret *", subscribers(Format::ChapSecrets)),
+        ("anna * secret nowhere", Content::Config),
     ];
     for (text, expected) in cases {
         assert_eq!(detect(text), expected, "{text:?}");
@@ -212,8 +215,43 @@ fn content_is_told_apart() {
 #[test]
 fn what_is_not_text_or_nothing_known_is_refused() {
     assert_eq!(bad(b"1,a\n2,\xff\n"), ["2: is not UTF-8 text; save the file as UTF-8"]);
-    assert_eq!(bad(b"hello"), ["1: is neither NDJSON nor a JSON array nor ShapedDevices.csv"]);
+    assert_eq!(
+        bad(b"hello"),
+        ["1: is neither NDJSON nor a JSON array nor ShapedDevices.csv nor chap-secrets"]
+    );
     assert_eq!(good(b"\n").subscribers, []);
     let network = bad(b"{\"Site\":{}}");
     assert_eq!(network, ["1: is a network of parents, not subscribers; it goes with --network beside them"]);
+}
+
+#[test]
+fn users_of_chap_secrets_have_their_address_and_rate() {
+    let text = b"# client server secret address rate\n\
+        \"anna b\" * \"pass # word\" 100.64.0.1 20480/10240  # a plan\n\n\
+        carl * 'it''s' 100.64.0.2 10M\nroaming * x * 5000\nfree * x 100.64.0.3\nd\\ e * x 100.64.0.4 512/512\n";
+    let imported = good(text);
+    let expected = [
+        line("anna b", 20_480_000, 10_240_000, "100.64.0.1/32"),
+        line("carl", 10_000_000, 10_000_000, "100.64.0.2/32"),
+        line("d e", 512_000, 512_000, "100.64.0.4/32"),
+    ];
+    assert_eq!(summary(&imported), expected);
+    assert_eq!((imported.format, &*imported.lines), (Format::ChapSecrets, &[2, 4, 7][..]));
+    let notes = ["1 user with no address of their own, left out", "1 user with no rate, left out"];
+    assert_eq!(imported.notes, notes);
+    let wrong = b"a * s3cret 100.64.0.1 fast\nb * s3cret\n\"c * s3cret 1 2\nd * s3cret 100.64.0.1 1/1\n";
+    let told = bad(wrong);
+    assert_eq!(told.len(), 4, "{told:?}");
+    for (line, begin) in [
+        "1: rate: \"fast\" is no rate",
+        "2: is no line of chap-secrets",
+        "3: a quote is never",
+        "4: rate: \"1/1\"",
+    ]
+    .iter()
+    .enumerate()
+    {
+        assert!(told[line].starts_with(begin), "{}", told[line]);
+        assert!(!told[line].contains("s3cret"), "{}", told[line]);
+    }
 }

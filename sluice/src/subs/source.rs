@@ -11,12 +11,12 @@ use model::{Problem, Problems};
 /// Where records come from.
 #[derive(clap::Args)]
 pub(super) struct SourceArgs {
-    /// NDJSON, a JSON array, or ShapedDevices.csv
+    /// NDJSON, a JSON array, ShapedDevices.csv, or chap-secrets
     pub(super) file: PathBuf,
     /// network.json: its sites and access points become parents, above the rows that name them
     #[arg(long, value_name = "FILE")]
     pub(super) network: Option<PathBuf>,
-    /// Profile of the rows of ShapedDevices.csv
+    /// Profile of the rows of ShapedDevices.csv and chap-secrets
     #[arg(long, value_name = "NAME", default_value = "default")]
     pub(super) profile: String,
 }
