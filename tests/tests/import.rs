@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Subscriber files through `sluice subs` into a running shaper: every layout, a dry run that tells the difference, and
-//! a watched file that is rewritten, torn, broken, removed and renamed over while the shaper comes and goes.
+//! Subscriber files through `sluice subs` into a running shaper: every layout, a dry run that tells the difference,
+//! `network.json` as aggregates, and a watched file that is rewritten, torn, broken, removed and renamed over while the shaper comes and goes.
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 use tests::machine::wait_for;
 use tests::rig::Process;
@@ -187,11 +187,99 @@ fn watched(rig: &mut Rig) -> Result<()> {
     Ok(())
 }
 
+fn place(rig: &Rig, id: &str) -> Result<Value> {
+    let shaper = rig.shaper.as_ref().context("no shaper")?;
+    Ok(shaper.json(&format!("/v1/parents/{id}"))?["parent"].clone())
+}
+
+/// `network.json` through the shaper's own `/v1/parents`.
+fn networks(rig: &Rig) -> Result<()> {
+    let shaper = rig.shaper.as_ref().context("no shaper")?;
+    let network = data("network.json");
+    let rows = rig.write(
+        "circuits.csv",
+        "1,n,d,dn,AP_9,,100.64.0.1,,,,50,10,\n2,n,d,dn,AP_A,,100.64.0.2,,,,50,10,\n3,n,d,dn,,,100.64.0.3,,,,50,10,\n",
+    )?;
+    let load = ["load", &rows, "--network", &network, "--replace", "--force"];
+    let trial = rig.good(&[load.as_slice(), &["--dry-run"]].concat())?;
+    ensure!(
+        trial.contains("+ parent AP_9: 120 Mb/s down") && trial.contains("parents: 4 would be created"),
+        "{trial}"
+    );
+    ensure!(shaper.json("/v1/parents")?["total"] == 0, "a dry run changes nothing");
+    rig.good(&load)?;
+    let parents = shaper.json("/v1/parents")?;
+    let told: Vec<_> = parents["items"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|one| (one["id"].as_str(), one["parent"].as_str(), one["down_bps"].as_u64()))
+        .collect();
+    let wanted = [
+        (Some("AP_9"), Some("PoP_1"), Some(120_000_000)),
+        (Some("AP_A"), Some("Site_1"), Some(500_000_000)),
+        (Some("PoP_1"), Some("Site_1"), Some(200_000_000)),
+        (Some("Site_1"), None, Some(1_000_000_000)),
+    ];
+    ensure!(told == wanted, "{parents}");
+    ensure!(
+        rig.record("1")?["parent"] == "AP_9" && rig.record("2")?["parent"] == "AP_A",
+        "{}",
+        rig.record("1")?
+    );
+    ensure!(rig.record("3")?["parent"].is_null(), "{}", rig.record("3")?);
+    // the shaper has put them there: two directions of the subscriber below its access point, that below its site
+    let children = |id: &str| {
+        Ok::<_, anyhow::Error>(shaper.json(&format!("/v1/parents/{id}/stats"))?["down"]["children"].clone())
+    };
+    ensure!(
+        children("AP_9")? == 1 && children("PoP_1")? == 1 && children("Site_1")? == 2,
+        "{}",
+        children("Site_1")?
+    );
+    let metrics = shaper.get("/metrics")?.1;
+    ensure!(metrics.contains("\nsluice_parents 4\n"), "{metrics}");
+    eight_levels(rig, &rows)?;
+    let none = rig.write("none.json", "{}")?;
+    let bare = rig.write("bare.csv", "1,n,d,dn,,,100.64.0.1,,,,50,10,\n")?;
+    rig.good(&["load", &bare, "--network", &none, "--replace", "--force"])?;
+    ensure!(shaper.json("/v1/parents")?["total"] == 0, "what the file does not name goes");
+    rig.good(&["rm", "1"]).map(drop)
+}
+
+/// Eight levels become eight others whose order of puts matters.
+fn eight_levels(rig: &Rig, rows: &str) -> Result<()> {
+    let node = |name: &str, children: &str| {
+        format!(
+            r#""{name}": {{"downloadBandwidthMbps": 900, "uploadBandwidthMbps": 900, "children": {{{children}}}}}"#
+        )
+    };
+    let chain = |names: &[&str]| names.iter().rev().fold(String::new(), |below, name| node(name, &below));
+    let ends = node("AP_9", "");
+    let before = format!(
+        "{{{}, {}, {ends}}}",
+        chain(&["l1", "l2", "l3", "l4", "l5", "l6", "l7", "l8"]),
+        node("AP_A", "")
+    );
+    let after = format!(
+        "{{{}, {}, {ends}}}",
+        node("head", &[node("l1", ""), chain(&["l2", "l3", "l4", "l5", "l6", "l7", "l8"])].join(", ")),
+        node("AP_A", "")
+    );
+    for (name, text, above) in [("before.json", before, "l1"), ("after.json", after, "head")] {
+        let network = rig.write(name, &text)?;
+        rig.good(&["load", rows, "--network", &network, "--replace"])?;
+        ensure!(place(rig, "l2")? == above && place(rig, "l8")? == "l7", "{name}: {}", place(rig, "l2")?);
+    }
+    Ok(())
+}
+
 #[test]
 fn files_of_every_layout_reach_the_shaper_whole_or_not_at_all() {
     let mut rig = Rig::new("import").unwrap_or_else(|error| panic!("{error:#}"));
     all_layouts(&rig)
         .and_then(|()| difference(&rig))
+        .and_then(|()| networks(&rig))
         .and_then(|()| watched(&mut rig))
         .unwrap_or_else(|error| panic!("{error:#}"));
 }

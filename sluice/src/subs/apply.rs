@@ -101,7 +101,7 @@ fn plan(client: &Client, source: &mut Source, replace: bool) -> anyhow::Result<R
         let Some(have) = parents::of_shaper(client)? else {
             bail!("this shaper has no aggregates above subscribers: load without --network");
         };
-        return Ok(Ok(Plan::new(have, network, replace)));
+        return Ok(Ok(Plan::new(&have, network, replace)));
     }
     if source.imported.names_parents() {
         let have = parents::of_shaper(client)?.unwrap_or_default();
