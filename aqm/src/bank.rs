@@ -27,6 +27,8 @@ use std::sync::{Mutex, PoisonError};
 
 use columns::{Heap, Memory, Pairs};
 use dense::LANES;
+use growing::Growing;
+pub use growing::MORE_PROFILES;
 use pass::{Own, Pass};
 
 use crate::pi::PiParams;
@@ -36,7 +38,7 @@ use crate::{Nanos, Prob, Stamp};
 #[derive(Debug)]
 pub struct PiBank<M: Memory = Heap> {
     tupdate: Nanos,
-    profiles: Vec<PiParams>,
+    profiles: Growing,
     capacity: usize,
     words: M::Column<Word>,
     // written by owners
@@ -122,12 +124,12 @@ impl<M: Memory> PiBank<M> {
     /// # Panics
     ///
     /// Without a profile, or with a `tupdate` of zero.
-    pub fn new(tupdate: Nanos, capacity: usize, profiles: Vec<PiParams>) -> Self {
-        assert!(!profiles.is_empty(), "a PI bank needs a profile");
+    pub fn new(tupdate: Nanos, capacity: usize, profiles: &[PiParams]) -> Self {
+        let Some(&first) = profiles.first() else { panic!("a PI bank needs a profile") };
         assert!(tupdate > Nanos::ZERO, "a PI bank needs an interval");
         let words = capacity.div_ceil(LANES);
         let ids = words * LANES;
-        let target = nanos32(profiles.first().map_or(Nanos::ZERO, PiParams::target));
+        let target = nanos32(first.target());
         let word = || Word {
             waiting: AtomicU64::new(0),
             clearing: AtomicU64::new(0),
@@ -136,7 +138,7 @@ impl<M: Memory> PiBank<M> {
         };
         Self {
             tupdate,
-            profiles,
+            profiles: Growing::new(first, profiles),
             capacity,
             words: M::column(words, word),
             heads: Pairs::new(words),
@@ -150,6 +152,18 @@ impl<M: Memory> PiBank<M> {
             passes: AtomicU64::new(0),
             fold_at: AtomicU64::new(0),
         }
+    }
+
+    /// How many profiles it has.
+    pub fn profiles(&self) -> usize {
+        self.profiles.len()
+    }
+
+    /// Takes one more, named by the number that follows the last; whether there was room. For one control thread, while
+    /// the lcores go on.
+    pub fn add_profile(&self, params: PiParams) -> bool {
+        debug_assert_eq!(params.tupdate(), self.tupdate, "profiles of a bank share their interval");
+        self.profiles.push(params)
     }
 
     /// The interval of its ticks.
@@ -309,7 +323,7 @@ impl<M: Memory> PiBank<M> {
     }
 
     fn params(&self, index: usize) -> &PiParams {
-        &self.profiles[usize::from(self.profile_of[index].load(Ordering::Relaxed))]
+        self.profiles.get(self.profile_of[index].load(Ordering::Relaxed))
     }
 
     fn target(&self, index: usize) -> Nanos {
@@ -353,6 +367,7 @@ const fn unpack(state: u64) -> (Prob, u32) {
 
 pub mod columns;
 mod dense;
+mod growing;
 mod pass;
 #[cfg(test)]
 mod tests;

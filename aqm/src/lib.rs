@@ -37,7 +37,7 @@ mod table;
 mod units;
 mod wrr;
 
-pub use bank::{PiBank, columns};
+pub use bank::{MORE_PROFILES, PiBank, columns};
 pub use cake::{Cake, CakeConfig, Tins};
 pub use cocoa::{Cocoa, CocoaConfig};
 pub use codel::{Codel, CodelConfig, CodelState};

@@ -51,8 +51,17 @@ impl PiBanks {
     /// For shard `shard` of `shards`, with queue ids below `capacity` (over all shards).
     pub fn new(profiles: &Profiles, shard: u32, shards: u32, capacity: u32) -> Self {
         let local = local_capacity(shard, shards, capacity);
-        let bank = |plan: &crate::profiles::BankPlan| Bank::new(plan.tupdate, local, plan.profiles.clone());
+        let bank = |plan: &crate::profiles::BankPlan| Bank::new(plan.tupdate, local, &plan.profiles);
         Self { shard, shards, banks: profiles.banks().iter().map(bank).collect() }
+    }
+
+    /// Takes the parameters of profiles that have come since; whether there was room for all. For one control thread,
+    /// before an id takes any of them.
+    pub fn extend(&self, profiles: &Profiles) -> bool {
+        let new = |(bank, plan): (&Bank, &crate::profiles::BankPlan)| {
+            plan.profiles.iter().skip(bank.profiles()).all(|params| bank.add_profile(*params))
+        };
+        self.banks.len() == profiles.banks().len() && self.banks.iter().zip(profiles.banks()).all(new)
     }
 
     /// How many banks there are.

@@ -41,12 +41,14 @@ pub use histogram::{BINS, SharedHistogram, Totals, upper_edges_us};
 pub use overhead::{PORT_FRAME_OVERHEAD, line_bytes};
 pub use overload::{OverloadEvent, OverloadMonitor};
 pub use packet::{Fifo, Meta, Packet, PortId, QueueId};
-pub use parents::{MAX_LEVELS, MAX_PARENTS, ParentId, ParentPart, ParentSnapshot, ParentSpec, ParentsShared};
+pub use parents::{
+    MAX_LEVELS, MAX_PARENTS, ParentId, ParentPart, ParentSnapshot, ParentSpec, ParentUse, ParentsShared,
+};
 pub use port::PortShared;
 pub use profiles::{ProfileError, Profiles};
 pub use registry::{
-    Committed, Plan, RecordEdit, Registry, RegistryError, RegistryOptions, RegistryPort, Reserved, Routed,
-    Ticket,
+    AggregateView, Committed, Plan, RecordEdit, Registry, RegistryError, RegistryOptions, RegistryPort,
+    Reserved, Routed, Ticket,
 };
 pub use rules::DscpRules;
 pub use shard::{Shard, ShardOptions};

@@ -73,6 +73,31 @@ pub struct ParentPart {
     pub speed: f64,
 }
 
+/// What an aggregate has sent and how fast its clock runs, down and up: short enough to be asked of all of them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ParentUse {
+    /// Bytes on its subscribers' lines.
+    pub bytes: [u64; 2],
+    /// As in [`ParentPart`].
+    pub speed: [f32; 2],
+}
+
+impl Default for ParentUse {
+    fn default() -> Self {
+        Self { bytes: [0; 2], speed: [1.0; 2] }
+    }
+}
+
+impl ParentUse {
+    /// Adds what another shard sees of it.
+    pub fn add(&mut self, other: &Self) {
+        for way in [0, 1] {
+            self.bytes[way] += other.bytes[way];
+            self.speed[way] = self.speed[way].min(other.speed[way]);
+        }
+    }
+}
+
 /// An aggregate at one moment, down and up.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ParentSnapshot {

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Profiles as the packet path needs them: operator units turned into internal ones, once.
 //!
-//! A profile is named by its index (`u16`), which stays the same for the life of a [`Profiles`].
+//! A profile is named by its index (`u16`), which stays the same for the life of a [`Profiles`] and in those that
+//! [`Profiles::with`] makes of it: there a profile that has changed gets another index, and what the old one says stays
+//! true for whoever has it still.
 
 use std::collections::BTreeMap;
 
@@ -33,12 +35,29 @@ pub enum ProfileError {
         /// What is wrong.
         source: ParamError,
     },
+    /// A PI interval for which there is no bank.
+    #[error("profile {name:?}: no profile had tupdate_us = {tupdate_us} at start")]
+    Interval {
+        /// The profile.
+        name: String,
+        /// Its interval.
+        tupdate_us: u64,
+    },
+    /// More changes than there is room for.
+    #[error("profiles have changed {} times since the start", aqm::MORE_PROFILES)]
+    Spent,
 }
 
 /// All profiles of a configuration.
 #[derive(Debug)]
 pub struct Profiles {
     by_name: BTreeMap<String, u16>,
+    /// The name of each index.
+    names: Vec<String>,
+    /// What was read, by name.
+    sources: BTreeMap<String, model::Profile>,
+    /// How many there were at first.
+    first: usize,
     list: Vec<ProfileParams>,
     banks: Vec<BankPlan>,
 }
@@ -60,7 +79,7 @@ pub(crate) struct BankPlace {
 }
 
 /// One profile on the packet path.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct ProfileParams {
     /// What a packet costs beyond its IP length.
     pub(crate) overhead: Overhead,
@@ -107,26 +126,73 @@ impl Profiles {
     /// # Errors
     /// When there are too many, or an AQM refuses its parameters.
     pub fn new(profiles: &BTreeMap<String, model::Profile>) -> Result<Self, ProfileError> {
-        let mut all =
-            Self { by_name: BTreeMap::new(), list: Vec::with_capacity(profiles.len()), banks: Vec::new() };
+        let mut all = Self {
+            by_name: BTreeMap::new(),
+            names: Vec::new(),
+            sources: BTreeMap::new(),
+            first: profiles.len(),
+            list: Vec::with_capacity(profiles.len()),
+            banks: Vec::new(),
+        };
         for (name, profile) in profiles {
-            let index = u16::try_from(all.list.len()).map_err(|_| ProfileError::TooMany(profiles.len()))?;
-            let refused = |source| ProfileError::Aqm { name: name.clone(), source };
-            let discipline = discipline(profile).map_err(refused)?;
-            let place = discipline.pi().map(|pi| all.place(pi));
-            all.by_name.insert(name.clone(), index);
-            all.list.push(ProfileParams {
-                overhead: profile.overhead,
-                mtu: profile.mtu,
-                limit_packets: profile.limit_packets.unwrap_or(u32::MAX),
-                discipline,
-                protection: protection(profile).map_err(refused)?,
-                place,
-                limit: Nanos::from_micros(profile.limit_us),
-                linux: is_linux(&profile.aqm),
-            });
+            all.add(name, profile)?;
         }
         Ok(all)
+    }
+
+    /// These and what is new or different in `profiles`; one that is not there any more stays as it is.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new); and where a bank would be missing or has no room.
+    pub fn with(&self, profiles: &BTreeMap<String, model::Profile>) -> Result<Self, ProfileError> {
+        let mut all = Self {
+            by_name: self.by_name.clone(),
+            names: self.names.clone(),
+            sources: self.sources.clone(),
+            first: self.first,
+            list: self.list.clone(),
+            banks: self.banks.clone(),
+        };
+        for (name, profile) in profiles {
+            if all.sources.get(name) == Some(profile) {
+                continue;
+            }
+            all.add(name, profile)?;
+            if all.banks.len() > self.banks.len() {
+                let tupdate_us = all.banks.last().map_or(0, |plan| plan.tupdate.0 / 1_000);
+                return Err(ProfileError::Interval { name: name.clone(), tupdate_us });
+            }
+        }
+        if all.list.len() > all.first + aqm::MORE_PROFILES {
+            return Err(ProfileError::Spent);
+        }
+        Ok(all)
+    }
+
+    fn add(&mut self, name: &str, profile: &model::Profile) -> Result<(), ProfileError> {
+        let index = u16::try_from(self.list.len()).map_err(|_| ProfileError::TooMany(self.list.len() + 1))?;
+        let refused = |source| ProfileError::Aqm { name: name.to_owned(), source };
+        let discipline = discipline(profile).map_err(refused)?;
+        let place = discipline.pi().map(|pi| self.place(pi));
+        self.by_name.insert(name.to_owned(), index);
+        self.names.push(name.to_owned());
+        self.sources.insert(name.to_owned(), profile.clone());
+        self.list.push(ProfileParams {
+            overhead: profile.overhead,
+            mtu: profile.mtu,
+            limit_packets: profile.limit_packets.unwrap_or(u32::MAX),
+            discipline,
+            protection: protection(profile).map_err(refused)?,
+            place,
+            limit: Nanos::from_micros(profile.limit_us),
+            linux: is_linux(&profile.aqm),
+        });
+        Ok(())
+    }
+
+    /// The index that the profile of an index has now.
+    pub fn current(&self, index: u16) -> u16 {
+        self.names.get(usize::from(index)).and_then(|name| self.index(name)).unwrap_or(index)
     }
 
     /// A place in the bank of this Tupdate.
@@ -149,7 +215,7 @@ impl Profiles {
 
     /// The name of a profile.
     pub fn name(&self, index: u16) -> Option<&str> {
-        self.by_name.iter().find(|(_, known)| **known == index).map(|(name, _)| name.as_str())
+        self.names.get(usize::from(index)).map(String::as_str)
     }
 
     /// How many there are.
@@ -166,6 +232,11 @@ impl Profiles {
     #[inline]
     pub(crate) fn get(&self, index: u16) -> Option<&ProfileParams> {
         self.list.get(usize::from(index))
+    }
+
+    #[cfg(test)]
+    fn place_of(&self, name: &str) -> Option<BankPlace> {
+        self.get(self.index(name)?)?.place
     }
 
     /// One bank for each Tupdate in use.
@@ -247,6 +318,42 @@ fn config(profile: &model::Profile, keys: &DualPi2) -> DualPi2Config {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_changes_gets_another_index_and_what_was_there_stays() {
+        let profile = |limit_us| model::Profile { limit_us, ..model::Profile::default() };
+        let named = |all: &[(&str, u64)]| -> BTreeMap<_, _> {
+            all.iter().map(|(name, limit_us)| ((*name).to_owned(), profile(*limit_us))).collect()
+        };
+        let first = Profiles::new(&named(&[("a", 100_000), ("b", 100_000)])).expect("profiles");
+        let next = first.with(&named(&[("b", 200_000), ("c", 100_000)])).expect("profiles");
+        let index = |name| next.index(name).expect("a profile");
+        assert_eq!((index("a"), index("b"), index("c"), next.len()), (0, 2, 3, 4));
+        assert_eq!([0, 1, 2, 3].map(|old| next.current(old)), [0, 2, 2, 3]);
+        let limit =
+            |all: &Profiles, index| all.get(index).map(|params| params.limit_bytes(BitsPerSec(8_000_000)));
+        assert_eq!((limit(&next, 1), limit(&next, 2)), (limit(&first, 1), Some(200_000)));
+        assert_eq!(next.with(&named(&[("b", 200_000)])).expect("profiles").len(), 4, "the same is no change");
+        assert!(next.place_of("b") != next.place_of("a") && next.banks().len() == 1);
+        let banks = crate::PiBanks::new(&first, 0, 1, 64);
+        assert!(banks.extend(&next) && banks.extend(&next));
+    }
+
+    #[test]
+    fn another_interval_and_endless_changes_are_refused() {
+        let first =
+            Profiles::new(&BTreeMap::from([("a".to_owned(), model::Profile::default())])).expect("a profile");
+        let other = model::profile::DualPi2 { tupdate_us: 32_000, ..model::profile::DualPi2::default() };
+        let slow = model::Profile { aqm: Aqm::DualPi2(other), ..model::Profile::default() };
+        let refused = first.with(&BTreeMap::from([("b".to_owned(), slow)])).expect_err("an interval");
+        assert!(refused.to_string().contains("no profile had tupdate_us = 32000"), "{refused}");
+        let changed = |all: Profiles, turn| {
+            let profile = model::Profile { limit_us: 100_000 + turn, ..model::Profile::default() };
+            all.with(&BTreeMap::from([("a".to_owned(), profile)]))
+        };
+        let end = (0..300_u64).try_fold(first, changed).expect_err("no room for ever");
+        assert!(matches!(end, ProfileError::Spent), "{end}");
+    }
 
     #[test]
     fn buffer_sizes_are_those_of_docsis_where_the_limit_is_100_ms() {

@@ -33,6 +33,7 @@ use crate::packet::{PortId, QueueId};
 use crate::parents::ParentId;
 use crate::profiles::Profiles;
 use crate::table::{Classifier, Key, TableError, TableWriter};
+pub use aggregates::AggregateView;
 use aggregates::Aggregates;
 use ids::IdPool;
 pub use plan::{Committed, Plan, RecordEdit};
@@ -208,6 +209,11 @@ impl Record {
         [self.down, self.up()]
     }
 
+    /// The aggregate right above it.
+    fn parent(&self) -> Option<ParentId> {
+        self.specs[0].parent
+    }
+
     fn has(&self, key: &Key) -> bool {
         self.keys.binary_search(key).is_ok()
     }
@@ -225,6 +231,8 @@ pub struct Registry {
     capacity: u32,
     ports: Vec<RegistryPort>,
     profiles: Arc<Profiles>,
+    /// Those before, which shards may hold still: a few kB a reload.
+    former: Vec<Arc<Profiles>>,
     unknown_bps: Option<u64>,
     table: TableWriter,
     pool: IdPool,
@@ -252,6 +260,7 @@ impl Registry {
             pool: IdPool::new(options.shards, reserved, options.capacity),
             ports: options.ports,
             profiles: options.profiles,
+            former: Vec::new(),
             unknown_bps: options.unknown_bps,
             table,
             names: HashMap::new(),
@@ -275,6 +284,26 @@ impl Registry {
     /// Aggregates.
     pub fn parents(&self) -> usize {
         self.aggregates.len()
+    }
+
+    /// All aggregates, in the order of their numbers.
+    pub fn aggregates(&self) -> impl Iterator<Item = AggregateView<'_>> {
+        self.aggregates.all()
+    }
+
+    /// Numbers of aggregates are below this.
+    pub fn aggregates_end(&self) -> usize {
+        self.aggregates.end()
+    }
+
+    /// The name of an aggregate.
+    pub fn parent_name(&self, id: ParentId) -> Option<&str> {
+        self.aggregates.name(id)
+    }
+
+    /// The aggregate right above a subscriber, by the subscriber's down id.
+    pub fn above(&self, down: QueueId) -> Option<ParentId> {
+        self.records.get(down.0 as usize / 2)?.as_ref()?.parent()
     }
 
     /// An aggregate by its name.
@@ -328,6 +357,60 @@ impl Registry {
         self.records.iter().flatten().map(|record| (&*record.name, record.down, record.up()))
     }
 
+    /// The profiles that new records get.
+    pub fn profiles(&self) -> &Arc<Profiles> {
+        &self.profiles
+    }
+
+    /// Other profiles for what comes from now on, made [`with`](Profiles::with) those in force; what is there follows by
+    /// [`outdated`](Self::outdated) and [`renew`](Self::renew).
+    pub fn set_profiles(&mut self, profiles: Arc<Profiles>) {
+        self.former.push(std::mem::replace(&mut self.profiles, profiles));
+        self.commits += 1;
+    }
+
+    /// Changes that give ids of subscribers the profile that has taken the place of theirs: from the record at `from`
+    /// on, at least `most` if there are so many, and where to go on.
+    pub fn outdated(&self, from: usize, most: usize) -> (Vec<Routed>, Option<usize>) {
+        let mut changes = Vec::new();
+        for (place, record) in self.records.iter().enumerate().skip(from) {
+            if changes.len() >= most {
+                return (changes, Some(place));
+            }
+            let Some(record) = record else { continue };
+            for (id, spec) in record.ids().into_iter().zip(record.specs) {
+                let profile = self.profiles.current(spec.profile);
+                if profile != spec.profile {
+                    let spec = QueueSpec { profile, ..spec };
+                    changes.push(self.routed(Change::Update { id, spec }));
+                }
+            }
+        }
+        (changes, None)
+    }
+
+    /// Enters changes of [`outdated`](Self::outdated) that the shards have applied.
+    pub fn renew(&mut self, changes: &[Routed]) {
+        for routed in changes {
+            let Change::Update { id, spec } = routed.change else { continue };
+            if let Some(Some(record)) = self.records.get_mut(id.0 as usize / 2) {
+                let way = usize::from(id != record.down);
+                record.specs[way].profile = spec.profile;
+            }
+        }
+        self.commits += 1;
+    }
+
+    /// Changes that bring the reserved ids to what the book says.
+    pub fn update_reserved(&self) -> Vec<Routed> {
+        self.all_reserved(|id, spec| Change::Update { id, spec })
+    }
+
+    /// Whether a change is about a subscriber of the book.
+    pub fn knows(&self, change: Change) -> bool {
+        change.queue_id().is_some_and(|id| self.owner(id).is_some())
+    }
+
     /// The change that puts a queue id back to what the book says, whatever became of a `change` to it.
     pub fn present(&self, change: Change) -> Change {
         let id = match change {
@@ -357,9 +440,13 @@ impl Registry {
 
     /// Changes that create the reserved ids; the first thing the shards get.
     pub fn create_reserved(&self) -> Vec<Routed> {
+        self.all_reserved(|id, spec| Change::Create { id, spec })
+    }
+
+    fn all_reserved(&self, change: impl Fn(QueueId, QueueSpec) -> Change) -> Vec<Routed> {
         let specs =
             self.ports.iter().zip(0..).flat_map(|(port, number)| self.reserved_specs(port, PortId(number)));
-        specs.map(|(id, spec)| self.routed(Change::Create { id, spec })).collect()
+        specs.map(|(id, spec)| self.routed(change(id, spec))).collect()
     }
 
     fn reserved_specs(&self, port: &RegistryPort, number: PortId) -> [(QueueId, QueueSpec); 2] {

@@ -478,6 +478,14 @@ impl<P: Packet> Shard<P> {
         self.lanes.iter().map(|lane| lane.wheel.refused()).sum()
     }
 
+    /// More profiles, made [`with`](Profiles::with) those it has. Whoever calls keeps the old ones, so that
+    /// nothing is freed here.
+    pub fn set_profiles(&mut self, profiles: Arc<Profiles>) {
+        if profiles.len() >= self.options.profiles.len() {
+            self.options.profiles = profiles;
+        }
+    }
+
     /// What this shard was built from.
     pub fn options(&self) -> &ShardOptions {
         &self.options

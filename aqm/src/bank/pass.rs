@@ -271,7 +271,7 @@ impl<M: Memory> PiBank<M> {
         while left.count_ones() >= DENSE {
             let (profile, group) = self.of_one_profile(word, left, common);
             left &= !group;
-            let params = &self.profiles[usize::from(profile)];
+            let params = self.profiles.get(profile);
             let Some(gains) = params.rfc_gains().filter(|_| group.count_ones() >= DENSE) else { continue };
             let others = visited & !group;
             let before = (others != 0).then_some(lanes.probs);

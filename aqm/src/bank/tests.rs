@@ -18,7 +18,7 @@ fn pi(config: &DualPi2Config) -> PiParams {
 }
 
 fn bank(capacity: usize) -> PiBank {
-    PiBank::new(TUPDATE, capacity, vec![pi(&DualPi2Config::default()), pi(&DualPi2Config::linux())])
+    PiBank::new(TUPDATE, capacity, &[pi(&DualPi2Config::default()), pi(&DualPi2Config::linux())])
 }
 
 fn quiet(_: u32, _: bool) {}
@@ -340,7 +340,7 @@ proptest! {
         let overload = if overflow { crate::Overload::Overflow } else { crate::Overload::Drop };
         let rfc = DualPi2Config { overload, ..DualPi2Config::default() };
         let configs = [rfc, DualPi2Config::linux(), DualPi2Config { alpha_hz: 0.5, ..rfc }];
-        let bank = <PiBank>::new(TUPDATE, 150, configs.iter().map(pi).collect());
+        let bank = <PiBank>::new(TUPDATE, 150, &configs.each_ref().map(pi));
         let profile = |id: u32| match mix {
             0 => 0,
             1 => u16::from(id % 50 == 7),

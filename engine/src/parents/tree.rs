@@ -19,7 +19,7 @@ use super::calendar::{NONE as NO_ENTRY, NOWHERE};
 use super::node::Node;
 use super::paged::Paged;
 use super::shared::{ParentsShared, Shared};
-use super::{MAX_LEVELS, MAX_PARENTS, ParentId, ParentPart, ParentSnapshot, ParentSpec};
+use super::{MAX_LEVELS, MAX_PARENTS, ParentId, ParentPart, ParentSnapshot, ParentSpec, ParentUse};
 use crate::change::Direction;
 
 /// Marks a node among entries.
@@ -302,6 +302,22 @@ impl Tree {
             sum
         };
         Some(ParentSnapshot { parts: Direction::BOTH.map(part) })
+    }
+
+    /// The use of one aggregate as this shard sees it.
+    pub(crate) fn usage(&self, id: ParentId) -> Option<ParentUse> {
+        let entry = self.book.get(id.index()).filter(|entry| entry.live)?;
+        let mut sum = ParentUse::default();
+        for (way, &first) in entry.nodes.iter().enumerate() {
+            let mut place = first;
+            while place != NONE {
+                let node = &self.nodes[place];
+                sum.bytes[way] += node.bytes;
+                sum.speed[way] = sum.speed[way].min(1.0 - node.drag);
+                place = node.next;
+            }
+        }
+        Some(sum)
     }
 
     /// Aggregates that a queue id's change names must be there.

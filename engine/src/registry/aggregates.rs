@@ -21,6 +21,21 @@ struct Aggregate {
     spec: ParentSpec,
     /// The shard of the down ids below it, where it is a root.
     home: Option<u32>,
+    /// Subscribers right below it.
+    subscribers: u32,
+}
+
+/// An aggregate as the book has it.
+#[derive(Clone, Copy, Debug)]
+pub struct AggregateView<'a> {
+    /// Its number.
+    pub id: ParentId,
+    /// Its name.
+    pub name: &'a str,
+    /// What it is to do.
+    pub spec: &'a ParentSpec,
+    /// Subscribers right below it.
+    pub subscribers: u32,
 }
 
 /// See the module.
@@ -66,8 +81,41 @@ impl Aggregates {
         self.names.get(name).copied()
     }
 
+    pub(super) fn name(&self, id: ParentId) -> Option<&str> {
+        self.at(id).map(|aggregate| &*aggregate.name)
+    }
+
+    /// Numbers are below this.
+    pub(super) fn end(&self) -> usize {
+        self.records.len()
+    }
+
+    pub(super) fn all(&self) -> impl Iterator<Item = AggregateView<'_>> {
+        self.records.iter().zip(0..).filter_map(|(aggregate, index)| {
+            let Aggregate { name, spec, subscribers, .. } = aggregate.as_ref()?;
+            Some(AggregateView { id: ParentId::new(index)?, name, spec, subscribers: *subscribers })
+        })
+    }
+
+    /// A subscriber moves from one aggregate to another.
+    pub(super) fn count(&mut self, from: Option<ParentId>, to: Option<ParentId>) {
+        if from == to {
+            return;
+        }
+        if let Some(aggregate) = from.and_then(|id| self.at_mut(id)) {
+            aggregate.subscribers = aggregate.subscribers.saturating_sub(1);
+        }
+        if let Some(aggregate) = to.and_then(|id| self.at_mut(id)) {
+            aggregate.subscribers += 1;
+        }
+    }
+
     fn at(&self, id: ParentId) -> Option<&Aggregate> {
         self.records.get(id.index())?.as_ref()
+    }
+
+    fn at_mut(&mut self, id: ParentId) -> Option<&mut Aggregate> {
+        self.records.get_mut(id.index())?.as_mut()
     }
 
     /// The change that puts an aggregate back to what the book says.
@@ -197,9 +245,9 @@ impl Aggregates {
             if self.records.len() <= place {
                 self.records.resize(place + 1, None);
             }
-            let home = self.at(id).and_then(|old| old.home);
+            let (home, subscribers) = self.at(id).map_or((None, 0), |old| (old.home, old.subscribers));
             self.names.insert(Arc::clone(&name), id);
-            self.records[place] = Some(Aggregate { name, spec, home });
+            self.records[place] = Some(Aggregate { name, spec, home, subscribers });
             self.hand_up(id, home);
         }
         for (root, shard) in plan.homes {

@@ -376,6 +376,9 @@ impl Registry {
     fn enter(&mut self, plan: Plan) -> Committed {
         self.commits += 1;
         self.pool.take(plan.picked);
+        let ticket = self.pool.rest(&plan.gone);
+        // sent from the end: those of aggregates last
+        let parents = self.aggregates.enter(plan.aggregates, ticket);
         for record in plan.records {
             let place = record.down.0 as usize / 2;
             if self.records.len() <= place {
@@ -383,16 +386,16 @@ impl Registry {
             }
             self.names.insert(Arc::clone(&record.name), record.down.0 / 2);
             if let Some(entry) = self.records.get_mut(place) {
+                let from = entry.as_ref().and_then(Record::parent);
+                self.aggregates.count(from, record.parent());
                 *entry = Some(record);
             }
         }
-        let ticket = self.pool.rest(&plan.gone);
-        // sent from the end: those of aggregates last
-        let parents = self.aggregates.enter(plan.aggregates, ticket);
         let mut after: Vec<_> = parents.into_iter().flat_map(|change| self.everywhere(change)).collect();
         for id in &plan.gone {
             if let Some(record) = self.records.get_mut(id.0 as usize / 2).and_then(Option::take) {
                 self.names.remove(&record.name);
+                self.aggregates.count(record.parent(), None);
                 after.extend(record.ids().map(|id| self.routed(Change::Remove { id })));
             }
         }

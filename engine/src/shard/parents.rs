@@ -15,7 +15,7 @@ use super::visit::{Call, End, VISIT_PACKETS};
 use super::{Shard, spare_entries};
 use crate::change::Change;
 use crate::packet::Packet;
-use crate::parents::{NODE, NONE, ParentId, ParentSnapshot, behind};
+use crate::parents::{NODE, NONE, ParentId, ParentSnapshot, ParentUse, behind};
 use crate::wheel::{slot_from, slot_time};
 
 impl<P: Packet> Shard<P> {
@@ -30,6 +30,11 @@ impl<P: Packet> Shard<P> {
     pub fn leaving_by(mut self, ports: [usize; 2]) -> Self {
         self.tree.leaves_by(ports);
         self
+    }
+
+    /// The use of one aggregate as this shard sees it; `None`: it is not there.
+    pub fn parent_use(&self, id: ParentId) -> Option<ParentUse> {
+        self.tree.usage(id)
     }
 
     // -- departures ---------------------------------------------------------------------------------------------
