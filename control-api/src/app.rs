@@ -2,13 +2,12 @@
 //! What handlers share.
 //!
 //! Invariant: a call into the data plane, which may block, runs on a thread for that and never more than
-//! [`CALLS`] at a time; a client that gives up while it waits for its turn costs nothing.
+//! [`CALLS`] at a time; so does what takes long to compute, [`WORKS`] at a time, whatever the data plane's calls wait for.
+//! A client that gives up while it waits for its turn costs nothing.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::http::StatusCode;
-use model::Profile;
 use model::stats::Event;
 use prometheus::Registry;
 use tokio::sync::{Semaphore, broadcast, watch};
@@ -26,6 +25,10 @@ use crate::writer::Writes;
 
 /// Calls into the data plane at a time.
 const CALLS: usize = 8;
+/// Computations at a time.
+const WORKS: usize = 2;
+/// Threads that both need.
+pub(crate) const BLOCKING: usize = CALLS + WORKS;
 
 /// What [`App::new`] is made of, beside the options.
 pub(crate) struct Parts {
@@ -43,43 +46,59 @@ pub(crate) struct Parts {
 pub(crate) struct App {
     pub(crate) parts: Parts,
     pub(crate) rules: Rules,
-    pub(crate) profiles: BTreeMap<String, Profile>,
     pub(crate) limits: Limits,
     pub(crate) registry: Registry,
     pub(crate) history: History,
     pub(crate) bulks: Arc<Semaphore>,
     pub(crate) streams: Arc<Semaphore>,
     calls: Arc<Semaphore>,
+    works: Arc<Semaphore>,
 }
 
 impl App {
-    pub(crate) fn new(options: Options, parts: Parts) -> Arc<Self> {
+    pub(crate) fn new(options: &Options, rules: Rules, parts: Parts) -> Arc<Self> {
         Arc::new(Self {
-            rules: Rules::new(&options),
+            rules,
             registry: metrics::registry(Arc::clone(&parts.shaper)),
             history: History::new(parts.shaper.capacity()),
             bulks: Arc::new(Semaphore::new(options.limits.bulk_requests)),
             streams: Arc::new(Semaphore::new(options.limits.event_streams)),
             calls: Arc::new(Semaphore::new(CALLS)),
-            profiles: options.profiles,
+            works: Arc::new(Semaphore::new(WORKS)),
             limits: options.limits,
             parts,
         })
     }
 
-    /// Runs `call` where it may block. A panic in it becomes a 500.
+    /// Runs `call` where it may wait for an lcore. A panic in it becomes a 500.
     pub(crate) async fn call<T: Send + 'static>(
         self: &Arc<Self>,
         call: impl FnOnce(&Self) -> T + Send + 'static,
     ) -> Result<T, Problem> {
-        let permit = Arc::clone(&self.calls).acquire_owned().await;
+        self.aside(&self.calls, call).await
+    }
+
+    /// Runs `work`, which waits for nobody, where it may take its time.
+    pub(crate) async fn work<T: Send + 'static>(
+        self: &Arc<Self>,
+        work: impl FnOnce(&Self) -> T + Send + 'static,
+    ) -> Result<T, Problem> {
+        self.aside(&self.works, work).await
+    }
+
+    async fn aside<T: Send + 'static>(
+        self: &Arc<Self>,
+        places: &Arc<Semaphore>,
+        call: impl FnOnce(&Self) -> T + Send + 'static,
+    ) -> Result<T, Problem> {
+        let permit = Arc::clone(places).acquire_owned().await;
         let app = Arc::clone(self);
         let outcome = tokio::task::spawn_blocking(move || {
             let _held = permit;
             call(&app)
         });
         outcome.await.map_err(|error| {
-            tracing::error!(%error, "a call into the data plane failed");
+            tracing::error!(%error, "a call aside failed");
             Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the data plane's side failed; the log says more")
         })
     }

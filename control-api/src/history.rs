@@ -5,7 +5,8 @@
 //! can be seen, and so that many who look cost the data plane no more than none. Rates and quantiles are those of
 //! each interval, derived from counters that only grow.
 //!
-//! Invariant: [`POINTS`] points and [`EVENTS`] events are kept; nothing here is per subscriber.
+//! Invariant: [`POINTS`] points and [`EVENTS`] events are kept; nothing here is per subscriber. The lock is held to look
+//! and to add, never to compute or to write: an answer is made of what was there at one moment, where it may take time.
 
 mod point;
 
@@ -13,9 +14,9 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use axum::Json;
 use axum::extract::State;
 use axum::http::Uri;
+use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use model::stats::{Event, EventKind, MetricsSnapshot};
 use serde_json::{Map, Value, json};
@@ -51,8 +52,8 @@ struct Sample {
 #[derive(Default)]
 struct Kept {
     /// The last of them; the first is [`RECENT`] intervals back.
-    samples: VecDeque<Sample>,
-    points: VecDeque<Point>,
+    samples: VecDeque<Arc<Sample>>,
+    points: VecDeque<Arc<Point>>,
     /// Points made so far; the number of the last one.
     made: u64,
     events: VecDeque<Event>,
@@ -83,19 +84,31 @@ impl History {
 }
 
 impl Kept {
-    fn add(&mut self, sample: Sample, at_ms: u64) {
-        if let Some(last) = self.samples.back() {
-            let over = sample.at.duration_since(last.at);
+    fn add(&mut self, sample: Sample, point: Option<Point>) {
+        if let Some(point) = point {
             if self.points.len() >= POINTS {
                 self.points.pop_front();
             }
-            self.points.push_back(Point::between(&last.metrics, &sample.metrics, over, at_ms));
+            self.points.push_back(Arc::new(point));
             self.made += 1;
         }
         if self.samples.len() > RECENT {
             self.samples.pop_front();
         }
-        self.samples.push_back(sample);
+        self.samples.push_back(Arc::new(sample));
+    }
+
+    /// What an answer is made of: the points behind `after`, all where that was never made.
+    fn look(&self, after: u64) -> View {
+        let new = self.made.checked_sub(after).and_then(|new| usize::try_from(new).ok());
+        let from = self.points.len().saturating_sub(new.unwrap_or(POINTS));
+        View {
+            first: self.samples.front().filter(|_| self.samples.len() > 1).cloned(),
+            last: self.samples.back().cloned(),
+            points: self.points.iter().skip(from).cloned().collect(),
+            at_ms: self.points.back().map_or(0, |point| point.at_ms),
+            made: self.made,
+        }
     }
 
     fn note(&mut self, event: Event) {
@@ -114,23 +127,33 @@ impl Kept {
         }
         self.events.push_back(event);
     }
+}
 
+/// What was kept at one moment.
+struct View {
+    first: Option<Arc<Sample>>,
+    last: Option<Arc<Sample>>,
+    points: Vec<Arc<Point>>,
+    /// Of the last point.
+    at_ms: u64,
+    made: u64,
+}
+
+impl View {
     /// All figures over the last [`RECENT`] intervals.
-    fn recent(&self, at_ms: u64) -> Value {
-        match (self.samples.front(), self.samples.back()) {
-            (Some(first), Some(last)) if self.samples.len() > 1 => {
+    fn recent(&self) -> Value {
+        match (&self.first, &self.last) {
+            (Some(first), Some(last)) => {
                 let over = last.at.duration_since(first.at);
-                Point::between(&first.metrics, &last.metrics, over, at_ms).to_value()
+                Point::between(&first.metrics, &last.metrics, over, self.at_ms).to_value()
             }
             _ => Value::Null,
         }
     }
 
-    /// The points behind `after`, member by member, if there are any; all of them where `after` was never made.
-    fn series(&self, after: u64) -> Value {
-        let new = self.made.checked_sub(after).and_then(|new| usize::try_from(new).ok());
-        let from = self.points.len().saturating_sub(new.unwrap_or(POINTS));
-        let new: Vec<_> = self.points.iter().skip(from).map(Point::to_value).collect();
+    /// The points, member by member, if there are any.
+    fn series(&self) -> Value {
+        let new: Vec<_> = self.points.iter().map(|point| point.to_value()).collect();
         if new.is_empty() { Value::Null } else { transpose(new) }
     }
 }
@@ -189,10 +212,21 @@ async fn next(source: &mut Option<Receiver<Event>>) -> Option<Event> {
 }
 
 async fn sample(app: &Arc<App>) {
-    let seen = app.call(|app| (Instant::now(), app.parts.shaper.metrics(), state::reasons(app))).await;
+    let look = |app: &App| {
+        let sample =
+            Sample { at: Instant::now(), metrics: app.parts.shaper.metrics(), reasons: state::reasons(app) };
+        // there is one who adds
+        let last = app.history.kept().samples.back().cloned();
+        let point = last.map(|last| last.until(&sample, now_ms()));
+        app.history.kept().add(sample, point);
+    };
     // a failure is in the log; a gap in the points shows it
-    if let Ok((at, metrics, reasons)) = seen {
-        app.history.kept().add(Sample { at, metrics, reasons }, now_ms());
+    drop(app.call(look).await);
+}
+
+impl Sample {
+    fn until(&self, next: &Self, at_ms: u64) -> Point {
+        Point::between(&self.metrics, &next.metrics, next.at.duration_since(self.at), at_ms)
     }
 }
 
@@ -202,28 +236,38 @@ pub(crate) async fn summary(State(app): State<Arc<App>>, uri: Uri) -> Result<Res
     let after = params
         .parse("after", None, "the `next` of the answer before", |text| text.parse::<u64>().ok().map(Some))?;
     params.end()?;
-    let kept = app.history.kept();
-    let known = after.filter(|after| *after <= kept.made);
-    let (now_ms, last) = (now_ms(), kept.points.back().map_or(0, |point| point.at_ms));
-    let metrics = kept.samples.back().map(|sample| &sample.metrics);
-    let mut answer = json!({
-        "now_ms": now_ms,
-        "started_ms": app.history.started_ms,
-        "version": env!("CARGO_PKG_VERSION"),
-        "dpdk": metrics.map_or("", |metrics| &*metrics.dpdk),
-        "capacity": app.history.capacity,
-        "reasons": kept.samples.back().map_or(&[][..], |sample| &sample.reasons),
-        "ports": metrics.map_or(&[][..], |metrics| &metrics.ports),
-        "lcores": metrics.map_or(&[][..], |metrics| &metrics.lcores),
-        "next": kept.made,
-        "recent": kept.recent(last),
-        "series": kept.series(known.unwrap_or(0)),
-    });
-    if known.is_none() {
-        answer["events"] = json!(kept.events);
+    let body = app.work(move |app| app.history.shown(after)).await?;
+    Ok(([(CONTENT_TYPE, "application/json")], body).into_response())
+}
+
+impl History {
+    /// The answer to who has all up to `after`, if to anybody's knowledge.
+    fn shown(&self, after: Option<u64>) -> String {
+        let (view, events) = {
+            let kept = self.kept();
+            let known = after.filter(|after| *after <= kept.made);
+            (kept.look(known.unwrap_or(0)), known.is_none().then(|| kept.events.clone()))
+        };
+        let last = view.last.as_deref();
+        let metrics = last.map(|sample| &sample.metrics);
+        let mut answer = json!({
+            "now_ms": now_ms(),
+            "started_ms": self.started_ms,
+            "version": env!("CARGO_PKG_VERSION"),
+            "dpdk": metrics.map_or("", |metrics| &*metrics.dpdk),
+            "capacity": self.capacity,
+            "reasons": last.map_or(&[][..], |sample| &sample.reasons),
+            "ports": metrics.map_or(&[][..], |metrics| &metrics.ports),
+            "lcores": metrics.map_or(&[][..], |metrics| &metrics.lcores),
+            "next": view.made,
+            "recent": view.recent(),
+            "series": view.series(),
+        });
+        if let Some(events) = events {
+            answer["events"] = json!(events);
+        }
+        answer.to_string()
     }
-    drop(kept);
-    Ok(Json(answer).into_response())
 }
 
 #[cfg(test)]
@@ -236,7 +280,8 @@ mod tests {
             let mut metrics = MetricsSnapshot::default();
             metrics.down.l4s.forwarded_bytes = n * n * 1_000;
             let sample = Sample { at: begin + Duration::from_secs(n), metrics, reasons: Vec::new() };
-            kept.add(sample, n * 1_000);
+            let point = kept.samples.back().map(|last| last.until(&sample, n * 1_000));
+            kept.add(sample, point);
         }
         kept
     }
@@ -244,26 +289,26 @@ mod tests {
     #[test]
     fn points_are_numbered_and_only_new_ones_are_told() {
         let kept = kept(5);
-        let series = kept.series(0);
+        let series = kept.look(0).series();
         assert_eq!(series["at_ms"], json!([1_000, 2_000, 3_000, 4_000]));
         assert_eq!(series["down"]["l4s"]["rate_bps"], json!([8_000.0, 24_000.0, 40_000.0, 56_000.0]));
-        assert_eq!(kept.series(3)["at_ms"], json!([4_000]));
-        assert_eq!(kept.series(4), Value::Null);
+        assert_eq!(kept.look(3).series()["at_ms"], json!([4_000]));
+        assert_eq!(kept.look(4).series(), Value::Null);
         // of another start of this program
-        assert_eq!(kept.series(1_000)["at_ms"].as_array().map(Vec::len), Some(4));
+        assert_eq!(kept.look(1_000).series()["at_ms"].as_array().map(Vec::len), Some(4));
     }
 
     #[test]
     fn ten_minutes_are_kept_and_ten_seconds_are_recent() {
         let kept = kept(700);
-        let series = kept.series(0);
+        let series = kept.look(0).series();
         assert_eq!(series["at_ms"].as_array().map(Vec::len), Some(POINTS));
         assert_eq!(series["at_ms"][POINTS - 1], 699_000);
-        assert_eq!(kept.series(690)["at_ms"].as_array().map(Vec::len), Some(9));
-        let recent = kept.recent(0);
+        assert_eq!(kept.look(690).series()["at_ms"].as_array().map(Vec::len), Some(9));
+        let recent = kept.look(0).recent();
         assert_eq!(recent["over_s"], 10.0);
         assert_eq!(recent["down"]["rate_bps"], f64::from(699 * 699 - 689 * 689) * 800.0);
-        assert_eq!(Kept::default().recent(0), Value::Null);
+        assert_eq!(Kept::default().look(0).recent(), Value::Null);
     }
 
     #[test]

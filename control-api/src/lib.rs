@@ -5,7 +5,8 @@
 //! memory, commit to the [`Store`], apply to the shaper, answer; so what was acknowledged outlives the death of the
 //! process at any moment, and a restart replays the store.
 //!
-//! Threads, all of them ours: `sluice-http` (one that accepts, two workers, up to eight for calls that may block),
+//! Threads, all of them ours: `sluice-http` (one that accepts, two workers, up to ten for calls that may block
+//! or take long),
 //! `sluice-store` (the only one that changes records) and `sluice-sync` (flushes the store's log). None touches a
 //! packet, and forwarding goes on without them.
 
@@ -38,12 +39,14 @@ mod server;
 mod shaper;
 mod state;
 mod store;
+mod subscribers;
 mod tls;
 mod writer;
 
 pub use options::{Limits, Options};
 pub use protection::Protection;
 pub use reload::{Refused, Reload, Reloaded};
+pub use rules::Catalogue;
 pub use server::{Server, ServerHandle, StartError};
 pub use shaper::{Edit, Shaper, ShaperError};
 pub use store::{Store, StoreError};

@@ -86,6 +86,10 @@ pub struct Limits {
     pub write_stall: Duration,
     /// How long `shutdown` lets requests finish.
     pub drain: Duration,
+    /// Between two attempts to hand the data plane what it did not take.
+    pub retry: Duration,
+    /// How long the start waits for lcores that do not answer while there are aggregates to hand over.
+    pub parents: Duration,
 }
 
 impl Default for Limits {
@@ -106,6 +110,8 @@ impl Default for Limits {
             bulk: Duration::from_mins(10),
             write_stall: Duration::from_secs(20),
             drain: Duration::from_secs(1),
+            retry: Duration::from_secs(2),
+            parents: Duration::from_secs(30),
         }
     }
 }

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Calls on subscriber records.
+//! Calls on records of one kind: subscribers and aggregates are asked for and changed in the same manner.
 
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::header::{CONTENT_TYPE, ETAG};
@@ -13,32 +14,49 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http_body::Frame;
-use model::Subscriber;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::app::App;
-use crate::bulk::{Bulk, Mode, Report};
 use crate::directory::{Directory, Record};
-use crate::ndjson::Lines;
 use crate::precondition::Expect;
 use crate::problem::Problem;
 use crate::request::{Bounds, Id, Params, Pieces, json_kind};
 use crate::rules;
-use crate::search::Query;
 use crate::writer::{Command, Done};
 
 /// Records of a page unless the client says how many.
 const PAGE: usize = 100;
 /// Records of a page at most.
 const PAGE_MAX: usize = 100_000;
-/// Records that a search finds unless the client says how many.
-const FOUND: usize = 50;
-/// Records that a search finds at most.
-const FOUND_MAX: usize = 1000;
 /// Text that a page holds at a time; the rest is read when the client has taken it.
 const PIECE: usize = 64 * 1024;
 
-pub(crate) async fn one(
+/// A kind of records.
+pub(crate) trait Kind: 'static {
+    /// One, parsed.
+    type Parsed: Send;
+    /// Its counters.
+    type Stats: Serialize + Send + 'static;
+
+    /// Those that are committed.
+    fn directory(app: &App) -> &Arc<Directory>;
+    /// There is none of that name.
+    fn missing(id: &str) -> Problem;
+    /// The body of a PUT.
+    fn read(app: &App, id: &str, body: &[u8]) -> Result<Self::Parsed, Problem>;
+    fn put(record: Self::Parsed, expect: Expect) -> Command;
+    fn patch(id: String, patch: Value, expect: Expect) -> Command;
+    fn delete(id: String, expect: Expect) -> Command;
+    /// Why there are no counters of a record that exists, if that is known.
+    fn unshaped(_app: &App, _id: &str) -> Option<Problem> {
+        None
+    }
+    /// From the data plane, which may not answer; may block.
+    fn stats(app: &App, id: &str) -> Option<Self::Stats>;
+}
+
+pub(crate) async fn one<K: Kind>(
     State(app): State<Arc<App>>,
     Id(id): Id,
     uri: Uri,
@@ -46,21 +64,16 @@ pub(crate) async fn one(
 ) -> Result<Response, Problem> {
     Params::read(&uri)?.end()?;
     let expect = Expect::read(&headers)?;
-    let record = app.parts.directory.get(&id).ok_or_else(|| Problem::no_record(&id))?;
-    Ok(shown(&expect, &record))
-}
-
-/// A record, or that the client has it.
-pub(crate) fn shown(expect: &Expect, record: &Record) -> Response {
-    let mut response = answer(StatusCode::OK, record);
-    if expect.has(record) {
+    let record = K::directory(&app).get(&id).ok_or_else(|| K::missing(&id))?;
+    let mut response = answer(StatusCode::OK, &record);
+    if expect.has(&record) {
         *response.status_mut() = StatusCode::NOT_MODIFIED;
         *response.body_mut() = Body::empty();
     }
-    response
+    Ok(response)
 }
 
-pub(crate) async fn put(
+pub(crate) async fn put<K: Kind>(
     State(app): State<Arc<App>>,
     Id(id): Id,
     uri: Uri,
@@ -68,14 +81,11 @@ pub(crate) async fn put(
     body: Body,
 ) -> Result<Response, Problem> {
     let (expect, body) = read(&app, &uri, &headers, body).await?;
-    let (json, value) = (Subscriber::from_json, Subscriber::from_value);
-    let subscriber = rules::from_body(&id, &body, json, value, |subscriber| &subscriber.id)?;
-    app.rules.check(&subscriber).map_err(|error| Problem::record(&error))?;
-    let done = app.parts.writes.submit(Command::Put(subscriber, expect)).await?;
-    Ok(changed(done))
+    let record = K::read(&app, &id, &body)?;
+    app.parts.writes.submit(K::put(record, expect)).await.map(changed)
 }
 
-pub(crate) async fn patch(
+pub(crate) async fn patch<K: Kind>(
     State(app): State<Arc<App>>,
     Id(id): Id,
     uri: Uri,
@@ -84,11 +94,10 @@ pub(crate) async fn patch(
 ) -> Result<Response, Problem> {
     let (expect, body) = read(&app, &uri, &headers, body).await?;
     let patch = rules::json_value(&body)?;
-    let done = app.parts.writes.submit(Command::Patch { id, patch, expect }).await?;
-    Ok(changed(done))
+    app.parts.writes.submit(K::patch(id, patch, expect)).await.map(changed)
 }
 
-pub(crate) async fn delete(
+pub(crate) async fn delete<K: Kind>(
     State(app): State<Arc<App>>,
     Id(id): Id,
     uri: Uri,
@@ -96,17 +105,42 @@ pub(crate) async fn delete(
 ) -> Result<Response, Problem> {
     Params::read(&uri)?.end()?;
     let expect = Expect::read(&headers)?;
-    let done = app.parts.writes.submit(Command::Delete { id, expect }).await?;
-    Ok(changed(done))
+    app.parts.writes.submit(K::delete(id, expect)).await.map(changed)
+}
+
+pub(crate) async fn stats<K: Kind>(
+    State(app): State<Arc<App>>,
+    Id(id): Id,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    Params::read(&uri)?.end()?;
+    if K::directory(&app).get(&id).is_none() {
+        return Err(K::missing(&id));
+    }
+    if let Some(problem) = K::unshaped(&app, &id) {
+        return Err(problem);
+    }
+    let name = id.clone();
+    match app.call(move |app| K::stats(app, &name)).await? {
+        Some(stats) => Ok(Json(stats).into_response()),
+        None if K::directory(&app).get(&id).is_none() => Err(K::missing(&id)),
+        None => Err(Problem::unavailable("an lcore that serves this record does not answer")),
+    }
+}
+
+pub(crate) async fn list<K: Kind>(State(app): State<Arc<App>>, uri: Uri) -> Result<Response, Problem> {
+    let mut params = Params::read(&uri)?;
+    let limit = params.parse("limit", PAGE, "a number from 1 to 100000", |text| {
+        text.parse().ok().filter(|limit| (1..=PAGE_MAX).contains(limit))
+    })?;
+    let after = params.text("after")?;
+    params.end()?;
+    let page = Page { directory: Arc::clone(K::directory(&app)), after, left: limit, stage: Stage::Start };
+    Ok(([(CONTENT_TYPE, "application/json")], Body::new(page)).into_response())
 }
 
 /// What a change of one record brings along.
-pub(crate) async fn read(
-    app: &App,
-    uri: &Uri,
-    headers: &HeaderMap,
-    body: Body,
-) -> Result<(Expect, Vec<u8>), Problem> {
+async fn read(app: &App, uri: &Uri, headers: &HeaderMap, body: Body) -> Result<(Expect, Vec<u8>), Problem> {
     Params::read(uri)?.end()?;
     json_kind(headers)?;
     let expect = Expect::read(headers)?;
@@ -121,7 +155,7 @@ pub(crate) fn changed(done: Done) -> Response {
         Done::Record { record, created: true } => answer(StatusCode::CREATED, &record),
         Done::Record { record, created: false } => answer(StatusCode::OK, &record),
         Done::Deleted => StatusCode::NO_CONTENT.into_response(),
-        Done::Bulk(report) => bulk_answer(&report),
+        Done::Bulk(report) => report.into_response(),
     }
 }
 
@@ -133,96 +167,6 @@ fn answer(status: StatusCode, record: &Record) -> Response {
         response.headers_mut().insert(ETAG, etag);
     }
     response
-}
-
-pub(crate) async fn bulk(
-    State(app): State<Arc<App>>,
-    uri: Uri,
-    headers: HeaderMap,
-    body: Body,
-) -> Result<Response, Problem> {
-    let mut params = Params::read(&uri)?;
-    let mode = params.parse("mode", Mode::Upsert, "replace or upsert", |text| match text {
-        "replace" => Some(Mode::Replace),
-        "upsert" => Some(Mode::Upsert),
-        _ => None,
-    })?;
-    let dry_run = params.parse("dry_run", false, "true or false", |text| match text {
-        "true" | "1" => Some(true),
-        "false" | "0" => Some(false),
-        _ => None,
-    })?;
-    params.end()?;
-    json_kind(&headers)?;
-    let _permit = Arc::clone(&app.bulks)
-        .try_acquire_owned()
-        .map_err(|_| Problem::unavailable("another bulk request is being read; try again"))?;
-    let limits = &app.limits;
-    let bounds = Bounds {
-        bytes: limits.bulk_bytes,
-        idle: limits.body_idle,
-        whole: limits.bulk,
-        pace: Some((limits.bulk_pace, limits.body_idle)),
-    };
-    let body = Pieces::new(&headers, body, bounds)?;
-    let (lines, errors) = Lines::new(&app.rules, limits.body_bytes, limits.bulk_errors).read(body).await?;
-    let bulk = Bulk { mode, dry_run, lines, errors };
-    let done = app.parts.writes.submit(Command::Bulk(bulk)).await?;
-    Ok(changed(done))
-}
-
-/// The report; if a line is wrong it is a problem document as well.
-fn bulk_answer(report: &Report) -> Response {
-    if report.errors.is_empty() {
-        return axum::Json(report).into_response();
-    }
-    let problem = Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "some lines are wrong; nothing was changed");
-    match serde_json::to_value(report) {
-        Ok(Value::Object(members)) => members
-            .into_iter()
-            .fold(problem, |problem, (name, value)| problem.with(&name, value))
-            .into_response(),
-        _ => problem.into_response(),
-    }
-}
-
-pub(crate) async fn list(State(app): State<Arc<App>>, uri: Uri) -> Result<Response, Problem> {
-    page(&app.parts.directory, &uri)
-}
-
-/// A page of a directory.
-pub(crate) fn page(directory: &Arc<Directory>, uri: &Uri) -> Result<Response, Problem> {
-    let mut params = Params::read(uri)?;
-    let limit = params.parse("limit", PAGE, "a number from 1 to 100000", |text| {
-        text.parse().ok().filter(|limit| (1..=PAGE_MAX).contains(limit))
-    })?;
-    let after = params.text("after")?;
-    params.end()?;
-    let page = Page { directory: Arc::clone(directory), after, left: limit, stage: Stage::Start };
-    Ok(([(CONTENT_TYPE, "application/json")], Body::new(page)).into_response())
-}
-
-/// `GET /v1/search`.
-pub(crate) async fn search(State(app): State<Arc<App>>, uri: Uri) -> Result<Response, Problem> {
-    let mut params = Params::read(&uri)?;
-    let limit = params.parse("limit", FOUND, "a number from 1 to 1000", |text| {
-        text.parse().ok().filter(|limit| (1..=FOUND_MAX).contains(limit))
-    })?;
-    let text = params.text("q")?.ok_or_else(|| Problem::query("q", "q is missing: what to look for"))?;
-    params.end()?;
-    let query = Query::read(&text).map_err(|error| Problem::query("q", error))?;
-    let body = app.call(move |app| found(&app.parts.directory, &query, limit)).await?;
-    Ok(([(CONTENT_TYPE, "application/json")], body).into_response())
-}
-
-fn found(directory: &Directory, query: &Query, limit: usize) -> String {
-    let found = directory.index.search(query, limit);
-    let items = found.ids.iter().filter_map(|(by, id)| {
-        // one that has just gone is not found
-        let record = directory.get(id)?;
-        Some(format!("{{\"by\":\"{}\",\"subscriber\":{}}}", by.label(), record.json))
-    });
-    format!("{{\"items\":[{}],\"more\":{}}}", items.collect::<Vec<_>>().join(","), found.more)
 }
 
 /// A page as it is sent, piece by piece: a client that takes it slowly holds one piece, not the page.

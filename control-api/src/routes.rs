@@ -17,33 +17,40 @@ use axum::routing::{MethodRouter, get, post};
 use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::app::App;
+use crate::parents::Parents;
 use crate::problem::Problem;
-use crate::{dashboard, events, history, parents, records, reload, state};
+use crate::records::Kind;
+use crate::subscribers::Subscribers;
+use crate::{dashboard, events, history, records, reload, state, subscribers};
 
 const OPENAPI: &str = include_str!("../openapi.json");
 
 type Route = (&'static str, &'static [&'static str], MethodRouter<Arc<App>>);
 
+/// What is done to one record.
+fn one<K: Kind>() -> MethodRouter<Arc<App>> {
+    get(records::one::<K>).put(records::put::<K>).patch(records::patch::<K>).delete(records::delete::<K>)
+}
+
 /// Path, methods, handlers.
 fn table() -> Vec<Route> {
-    let parent = get(parents::one).put(parents::put).patch(parents::patch).delete(parents::delete);
-    let one = get(records::one).put(records::put).patch(records::patch).delete(records::delete);
     vec![
         ("/", &["get"], get(dashboard::page)),
         ("/assets/{id}", &["get"], get(dashboard::asset)),
         ("/healthz", &["get"], get(state::health)),
         ("/readyz", &["get"], get(state::ready)),
         ("/metrics", &["get"], get(state::metrics)),
-        ("/v1/subscribers", &["get"], get(records::list)),
-        ("/v1/subscribers/bulk", &["post"], post(records::bulk)),
-        ("/v1/subscribers/{id}", &["get", "put", "patch", "delete"], one),
-        ("/v1/subscribers/{id}/stats", &["get"], get(state::stats)),
-        ("/v1/parents", &["get"], get(parents::list)),
-        ("/v1/parents/{id}", &["get", "put", "patch", "delete"], parent),
-        ("/v1/parents/{id}/stats", &["get"], get(parents::stats)),
-        ("/v1/search", &["get"], get(records::search)),
+        ("/v1/subscribers", &["get"], get(records::list::<Subscribers>)),
+        ("/v1/subscribers/bulk", &["post"], post(subscribers::bulk)),
+        ("/v1/subscribers/{id}", &["get", "put", "patch", "delete"], one::<Subscribers>()),
+        ("/v1/subscribers/{id}/stats", &["get"], get(records::stats::<Subscribers>)),
+        ("/v1/parents", &["get"], get(records::list::<Parents>)),
+        ("/v1/parents/{id}", &["get", "put", "patch", "delete"], one::<Parents>()),
+        ("/v1/parents/{id}/stats", &["get"], get(records::stats::<Parents>)),
+        ("/v1/search", &["get"], get(subscribers::search)),
         ("/v1/summary", &["get"], get(history::summary)),
         ("/v1/top", &["get"], get(state::top)),
+        ("/v1/top/parents", &["get"], get(state::top_parents)),
         ("/v1/ports", &["get"], get(state::ports)),
         ("/v1/lcores", &["get"], get(state::lcores)),
         ("/v1/profiles", &["get"], get(state::profiles)),

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a record must satisfy beyond being valid in itself: what it names must exist.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use axum::http::StatusCode;
-use model::Subscriber;
 use model::problem::{FieldError, RecordError};
+use model::{Profile, Subscriber};
 use serde_json::{Value, json};
 
 use crate::options::Options;
@@ -14,18 +15,38 @@ use crate::problem::Problem;
 /// The profile that always exists.
 const DEFAULT_PROFILE: &str = "default";
 
-/// What records may name.
+/// The profiles that records may name, which a reload may add to; clones are the same.
+#[derive(Clone, Debug, Default)]
+pub struct Catalogue(Arc<RwLock<BTreeMap<String, Profile>>>);
+
+impl Catalogue {
+    pub(crate) fn new(profiles: BTreeMap<String, Profile>) -> Self {
+        Self(Arc::new(RwLock::new(profiles)))
+    }
+
+    /// Profiles of these names are these from now on; others stay. To be called once the data plane has them.
+    pub fn put(&self, profiles: &BTreeMap<String, Profile>) {
+        let mut all = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        all.extend(profiles.iter().map(|(name, profile)| (name.clone(), profile.clone())));
+    }
+
+    pub(crate) fn read(&self) -> RwLockReadGuard<'_, BTreeMap<String, Profile>> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What records may name; clones have one catalogue.
 #[derive(Clone, Debug)]
 pub(crate) struct Rules {
-    profiles: BTreeSet<String>,
-    access_ports: BTreeSet<String>,
+    pub(crate) profiles: Catalogue,
+    access_ports: Arc<BTreeSet<String>>,
 }
 
 impl Rules {
     pub(crate) fn new(options: &Options) -> Self {
         Self {
-            profiles: options.profiles.keys().cloned().collect(),
-            access_ports: options.access_ports.iter().cloned().collect(),
+            profiles: Catalogue::new(options.profiles.clone()),
+            access_ports: Arc::new(options.access_ports.iter().cloned().collect()),
         }
     }
 
@@ -45,7 +66,7 @@ impl Rules {
     }
 
     fn has_profile(&self, name: &str) -> bool {
-        name == DEFAULT_PROFILE || self.profiles.contains(name)
+        name == DEFAULT_PROFILE || self.profiles.read().contains_key(name)
     }
 
     /// A record of the store may name a profile that the configuration has lost: it is then shaped by `default`

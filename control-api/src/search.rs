@@ -100,6 +100,27 @@ impl Index {
         }
     }
 
+    /// Names alone, of records that match nothing: which are here from now on and which are not.
+    pub(crate) fn name<'a>(&self, names: impl Iterator<Item = (&'a Arc<str>, bool)>) {
+        let (mut names, nothing) = (names.peekable(), Match::default());
+        while names.peek().is_some() {
+            let mut columns = self.write();
+            for (id, here) in names.by_ref().take(PIECE) {
+                if !here {
+                    columns.remove(id);
+                } else if !columns.slots.contains_key(id) {
+                    columns.insert(id, &nothing);
+                }
+            }
+            columns.tidy();
+        }
+    }
+
+    /// As [`search`](Self::search), by names alone.
+    pub(crate) fn named(&self, query: &Query, limit: usize) -> Found {
+        self.search(&Query { id: query.id.clone(), ..Query::default() }, limit)
+    }
+
     /// At most `limit` names, ordered by how well they fit: the name itself, then what the address, VLAN or session
     /// belongs to (the longest prefix first), then names that begin so, then names with it inside.
     pub(crate) fn search(&self, query: &Query, limit: usize) -> Found {

@@ -24,12 +24,13 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
-use crate::app::{App, Parts};
+use crate::app::{App, BLOCKING, Parts};
 use crate::guard::Guard;
 use crate::lobby::{Answer, Lobby, Seat};
 use crate::options::{Limits, Options};
 use crate::protection::{self, Protection};
 use crate::reload::{Reload, Reloader};
+use crate::rules::{Catalogue, Rules};
 use crate::shaper::Shaper;
 use crate::store::{Store, StoreError};
 use crate::writer::{Writer, Writes};
@@ -37,8 +38,6 @@ use crate::{history, routes};
 
 /// Worker threads of the runtime: control work, never packets.
 const WORKERS: usize = 2;
-/// Threads for calls that wait for an lcore or parse a large body.
-const BLOCKING: usize = 8;
 /// What calls into the data plane that are still under way get at the end.
 const ABANDON: Duration = Duration::from_millis(500);
 /// Between two tries when the process is out of file descriptors.
@@ -123,6 +122,7 @@ impl Server {
     ///
     /// # Errors
     /// See [`StartError`]. Nothing listens then.
+    #[expect(clippy::needless_pass_by_value, reason = "they are the server's from then on")]
     pub fn start(
         options: Options,
         shaper: Arc<dyn Shaper>,
@@ -135,13 +135,16 @@ impl Server {
         let address = listener.local_addr().map_err(listen_error)?;
         let (stop, stopped) = watch::channel(false);
         let reload = Arc::<Reloader>::default();
-        let loaded = Writer::load(&options, Arc::clone(&shaper), store)?;
+        let rules = Rules::new(&options);
+        let profiles = rules.profiles.clone();
+        let loaded = Writer::load(&options, rules.clone(), Arc::clone(&shaper), store)?;
         let (directory, events) = (Arc::clone(&loaded.directory), loaded.events.clone());
         let parents = Arc::clone(&loaded.parents);
         let (limits, start_hook) = (options.limits, options.thread_start);
         let (thread, writes) = loaded.spawn(start_hook).map_err(threads)?;
         let app = App::new(
-            options,
+            &options,
+            rules,
             Parts {
                 shaper,
                 directory,
@@ -158,6 +161,7 @@ impl Server {
             stop,
             writes,
             protection: protection.clone(),
+            profiles,
             reload,
             http: None,
             writer: Some(thread),
@@ -175,6 +179,7 @@ pub struct ServerHandle {
     stop: watch::Sender<bool>,
     writes: Writes,
     protection: Protection,
+    profiles: Catalogue,
     reload: Arc<Reloader>,
     http: Option<JoinHandle<()>>,
     writer: Option<JoinHandle<()>>,
@@ -195,6 +200,11 @@ impl ServerHandle {
     /// Token and TLS, for a reload to renew.
     pub fn protection(&self) -> Protection {
         self.protection.clone()
+    }
+
+    /// The profiles that records may name, for a reload to add to.
+    pub fn profiles(&self) -> Catalogue {
+        self.profiles.clone()
     }
 
     /// What `POST /v1/reload` does from now on; until then it says that it is too early.

@@ -6,7 +6,8 @@
 //! [`Shaper::capacity`], for what it holds at a death is what the next start has to find room for.
 
 use model::stats::{
-    Event, LcoreState, MetricsSnapshot, ParentStats, PortState, SubscriberStats, Top, TopQuery,
+    Event, LcoreState, MetricsSnapshot, ParentStats, ParentTop, ParentTopQuery, PortState, SubscriberStats,
+    Top, TopQuery,
 };
 use model::{Parent, Subscriber};
 use tokio::sync::broadcast;
@@ -92,11 +93,17 @@ pub trait Shaper: Send + Sync + 'static {
     /// The first of the list, best first, at most `query.n`.
     fn top(&self, query: TopQuery) -> Top;
 
+    /// The same of aggregates.
+    fn top_parents(&self, query: ParentTopQuery) -> ParentTop;
+
     /// Ports in the order of the configuration.
     fn ports(&self) -> Vec<PortState>;
 
     /// Lcores.
     fn lcores(&self) -> Vec<LcoreState>;
+
+    /// Whether it has been told to stop: it takes no changes any more.
+    fn stopping(&self) -> bool;
 
     /// Reasons why it is not ready, a sentence each; none: ready.
     fn readiness(&self) -> Vec<String>;

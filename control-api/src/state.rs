@@ -8,14 +8,14 @@ use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
-use model::stats::{Direction, TopBy, TopQuery};
+use model::stats::{Direction, ParentTopBy, ParentTopQuery, TopBy, TopQuery};
 use prometheus::TextEncoder;
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::app::App;
 use crate::problem::Problem;
-use crate::request::{Id, Params};
+use crate::request::Params;
 
 /// Longest window of `/v1/top`.
 const WINDOW_MAX_S: f64 = 3600.0;
@@ -59,51 +59,68 @@ pub(crate) async fn metrics(State(app): State<Arc<App>>) -> Result<Response, Pro
     Ok(([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response())
 }
 
-pub(crate) async fn stats(State(app): State<Arc<App>>, Id(id): Id, uri: Uri) -> Result<Response, Problem> {
-    Params::read(&uri)?.end()?;
-    if app.parts.directory.get(&id).is_none() {
-        return Err(Problem::no_record(&id));
-    }
-    if let Some(error) = app.parts.writes.unapplied().why(&id) {
-        let detail = format!("{id:?} is in the store but not shaped ({error}); it is tried again every 2 s");
-        return Err(Problem::unavailable(detail));
-    }
-    let name = id.clone();
-    match app.call(move |app| app.parts.shaper.stats(&name)).await? {
-        Some(stats) => Ok(Json(stats).into_response()),
-        None if app.parts.directory.get(&id).is_none() => Err(Problem::no_record(&id)),
-        None => Err(Problem::unavailable("the lcore that owns this subscriber does not answer")),
-    }
-}
-
 pub(crate) async fn top(State(app): State<Arc<App>>, uri: Uri) -> Result<Response, Problem> {
-    let query = top_query(&uri)?;
-    let top = app.call(move |app| app.parts.shaper.top(query)).await?;
-    Ok(Json(top).into_response())
-}
-
-fn top_query(uri: &Uri) -> Result<TopQuery, Problem> {
     let default = TopQuery::default();
-    let mut params = Params::read(uri)?;
+    let mut params = Params::read(&uri)?;
     let by = params.parse("by", default.by, "bytes, delay or drops", |text| match text {
         "bytes" => Some(TopBy::Bytes),
         "delay" => Some(TopBy::Delay),
         "drops" => Some(TopBy::Drops),
         _ => None,
     })?;
-    let dir = params.parse("dir", default.dir, "down or up", |text| match text {
-        "down" => Some(Direction::Down),
-        "up" => Some(Direction::Up),
+    let Window { dir, n, window_s, parent } = Window::read(&app, params)?;
+    let query = TopQuery { by, dir, n, window_s, parent };
+    let top = app.call(move |app| app.parts.shaper.top(query)).await?;
+    Ok(Json(top).into_response())
+}
+
+/// `GET /v1/top/parents`.
+pub(crate) async fn top_parents(State(app): State<Arc<App>>, uri: Uri) -> Result<Response, Problem> {
+    let default = ParentTopQuery::default();
+    let mut params = Params::read(&uri)?;
+    let by = params.parse("by", default.by, "clock, load or bytes", |text| match text {
+        "clock" => Some(ParentTopBy::Clock),
+        "load" => Some(ParentTopBy::Load),
+        "bytes" => Some(ParentTopBy::Bytes),
         _ => None,
     })?;
-    let n = params.parse("n", default.n, "a number from 1 to 1000", |text| {
-        text.parse().ok().filter(|n| (1..=TOP_MAX).contains(n))
-    })?;
-    let window_s = params.parse("window_s", default.window_s, "seconds, above 0 up to 3600", |text| {
-        text.parse().ok().filter(|window| *window > 0.0 && *window <= WINDOW_MAX_S)
-    })?;
-    params.end()?;
-    Ok(TopQuery { by, dir, n, window_s })
+    let Window { dir, n, window_s, parent } = Window::read(&app, params)?;
+    let query = ParentTopQuery { by, dir, n, window_s, parent };
+    let top = app.call(move |app| app.parts.shaper.top_parents(query)).await?;
+    Ok(Json(top).into_response())
+}
+
+/// What the lists of the busiest have in common.
+#[expect(clippy::struct_field_names, reason = "names of the interface carry their unit")]
+struct Window {
+    dir: Direction,
+    n: u32,
+    window_s: f64,
+    /// One that exists.
+    parent: Option<String>,
+}
+
+impl Window {
+    fn read(app: &App, mut params: Params) -> Result<Self, Problem> {
+        let default = TopQuery::default();
+        let dir = params.parse("dir", default.dir, "down or up", |text| match text {
+            "down" => Some(Direction::Down),
+            "up" => Some(Direction::Up),
+            _ => None,
+        })?;
+        let n = params.parse("n", default.n, "a number from 1 to 1000", |text| {
+            text.parse().ok().filter(|n| (1..=TOP_MAX).contains(n))
+        })?;
+        let window_s = params.parse("window_s", default.window_s, "seconds, above 0 up to 3600", |text| {
+            text.parse().ok().filter(|window| *window > 0.0 && *window <= WINDOW_MAX_S)
+        })?;
+        let parent = params.text("parent")?;
+        if let Some(parent) = parent.as_ref().filter(|parent| app.parts.parents.get(parent).is_none()) {
+            return Err(Problem::no_parent(parent).field("parent"));
+        }
+        params.end()?;
+        Ok(Self { dir, n, window_s, parent })
+    }
 }
 
 pub(crate) async fn ports(State(app): State<Arc<App>>, uri: Uri) -> Result<Response, Problem> {
@@ -120,7 +137,8 @@ pub(crate) async fn lcores(State(app): State<Arc<App>>, uri: Uri) -> Result<Resp
 
 pub(crate) async fn profiles(State(app): State<Arc<App>>, uri: Uri) -> Result<Response, Problem> {
     Params::read(&uri)?.end()?;
-    let named = app.profiles.iter().map(|(name, profile)| {
+    let profiles = app.rules.profiles.read();
+    let named = profiles.iter().map(|(name, profile)| {
         let mut value = profile.to_value();
         if let Value::Object(members) = &mut value {
             members.insert("name".to_owned(), json!(name));

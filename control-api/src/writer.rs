@@ -9,6 +9,7 @@
 
 mod load;
 mod parents;
+mod replay;
 mod room;
 mod unapplied;
 
@@ -16,7 +17,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvError, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use axum::http::StatusCode;
 use hashbrown::HashMap;
@@ -41,6 +42,8 @@ pub(crate) use unapplied::Unapplied;
 
 /// Requests of one group, at most.
 const GROUP: usize = 512;
+/// How long a group waits for requests that came together before, and likely do again.
+const TOGETHER: Duration = Duration::from_micros(300);
 /// Requests that wait, at most; connections are fewer.
 const QUEUE: usize = 4096;
 
@@ -112,6 +115,34 @@ impl Writes {
     }
 }
 
+/// How long a group waits for more: as long as it takes for as many to come as came before, at most [`TOGETHER`].
+/// Clients that wait for their answers ask again together; one alone waits for nobody.
+struct Wait {
+    missing: usize,
+    end: Option<Instant>,
+}
+
+impl Wait {
+    fn for_company(before: usize) -> Self {
+        Self { missing: before.saturating_sub(1), end: None }
+    }
+
+    /// The next that is there or comes in time.
+    #[expect(clippy::disallowed_methods, reason = "how long a request waits for company is real time")]
+    #[expect(clippy::option_option, reason = "a `None` in the queue ends the thread")]
+    fn next(&mut self, jobs: &Receiver<Option<Job>>) -> Option<Option<Job>> {
+        let wait = || {
+            let now = Instant::now();
+            let end = *self.end.get_or_insert(now + TOGETHER);
+            let left = end.checked_duration_since(now).filter(|_| self.missing > 0)?;
+            jobs.recv_timeout(left).ok()
+        };
+        let job = jobs.try_recv().ok().or_else(wait)?;
+        self.missing = self.missing.saturating_sub(1);
+        Some(job)
+    }
+}
+
 /// The net change of one record within a group.
 pub(crate) struct Change {
     pub(crate) id: Arc<str>,
@@ -162,6 +193,8 @@ pub(crate) struct Writer {
     owed: Vec<(Table, Arc<str>, Option<Record>)>,
     /// Records in the store that the shaper does not have, with why.
     unapplied: Arc<Unapplied>,
+    /// Between two attempts to hand those over.
+    retry: Duration,
 }
 
 impl Writer {
@@ -181,7 +214,7 @@ impl Writer {
     /// The next job; while some records are not shaped, they are tried again whenever nothing else comes.
     fn next(&mut self, jobs: &Receiver<Option<Job>>) -> Result<Option<Job>, RecvError> {
         while !self.unapplied.is_empty() {
-            match jobs.recv_timeout(load::RETRY) {
+            match jobs.recv_timeout(self.retry) {
                 Ok(job) => return Ok(job),
                 Err(RecvTimeoutError::Timeout) => self.retry(),
                 Err(RecvTimeoutError::Disconnected) => return Err(RecvError),
@@ -191,9 +224,14 @@ impl Writer {
     }
 
     fn work(&mut self, jobs: &Receiver<Option<Job>>) {
+        let mut company = 0;
         while let Ok(first) = self.next(jobs) {
             let mut group = Vec::new();
-            for job in std::iter::once(first).chain(std::iter::from_fn(|| jobs.try_recv().ok())) {
+            let mut wait = Wait::for_company(company);
+            let rest = std::iter::from_fn(|| wait.next(jobs));
+            let mut count = 0;
+            for job in std::iter::once(first).chain(rest) {
+                count += 1;
                 match job {
                     None => return self.run(group),
                     // Parsed by the million, it must not be evaluated twice: it goes alone.
@@ -207,6 +245,7 @@ impl Writer {
                     break;
                 }
             }
+            company = count.max(company.saturating_sub(1));
             self.run(group);
         }
     }
@@ -435,6 +474,7 @@ impl Writer {
             old: old.as_ref(),
             new: new.as_ref(),
         }));
+        self.parents.index.name(parents.iter().map(|change| (&change.id, change.new.is_some())));
         self.parents
             .apply(parents.into_iter().map(|change| (change.id, change.new.map(|(record, _)| record))));
         let kind = EventKind::Config { created, updated, deleted };

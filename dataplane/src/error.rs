@@ -69,3 +69,14 @@ pub enum ApplyError {
     #[error("{0}")]
     Unavailable(&'static str),
 }
+
+/// Why profiles are not in force.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ProfilesError {
+    /// They cannot be while it runs.
+    #[error("{0}")]
+    Restart(String),
+    /// An lcore does not answer.
+    #[error("an lcore does not answer: some subscribers keep the profiles they had; reload again")]
+    Unfinished,
+}

@@ -6,7 +6,7 @@
 //! removals once no RX lcore can hold an old answer and no ring an old packet. A batch for which ids are missing only
 //! because they have not come back from a removal, an earlier one or its own, waits for them.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
@@ -14,25 +14,26 @@ use std::time::Duration;
 use aqm::{BitsPerSec, Nanos};
 use dpdk::{Mempool, Port};
 use engine::{
-    Change, OverloadEvent, ParentId, ParentSnapshot, ParentsShared, PortShared, QueueId, QueueSnapshot,
-    RecordEdit, Registry, RegistryError, Routed, RxCounters, ShardCounters, Ticket,
+    Change, OverloadEvent, ParentId, ParentSnapshot, ParentUse, ParentsShared, PiBanks, PortShared, QueueId,
+    QueueSnapshot, RecordEdit, Registry, RegistryError, Routed, RxCounters, ShardCounters, Ticket,
 };
 use mem::Tsc;
 use model::config::Classify;
-use model::stats::{
-    DirectionStats, EventKind, LcoreRole, ParentDirectionStats, ParentStats, SubscriberStats,
-};
+use model::stats::{DirectionStats, EventKind, LcoreRole, SubscriberStats};
 use model::{Parent, Subscriber};
 
+use crate::aggregates;
 use crate::control::ControlCounters;
-use crate::error::ApplyError;
+use crate::error::{ApplyError, ProfilesError};
 use crate::figures::shown;
 use crate::kinds::KindCounters;
 use crate::lcore::{LcoreShared, Phase, PhaseCell, STALL};
 use crate::memory::RING;
 use crate::rx::{BURST, PortCounters, RxRules, SharedRules};
+use crate::sweeps::Sweeps;
 use crate::tx::{Held, Order, Reply};
-use crate::watch::{self, LcoreWatches, Watch};
+use crate::usage::Usage;
+use crate::watch::{self, LcoreWatches};
 
 /// Longest wait for an lcore to take or answer something.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -41,6 +42,8 @@ const SOON: Nanos = Nanos(20_000);
 /// Ids of removed subscribers that do not come back.
 const LATE: ApplyError =
     ApplyError::Unavailable("an lcore has not let go of removed subscribers, whose place is wanted");
+/// Ids that take another profile under one hold of the desk.
+const FOLLOW: usize = 4096;
 /// Loops after which a TX lcore has emptied what was in its rings: each takes a burst from each.
 const ROUNDS_TO_EMPTY: u64 = RING as u64 / BURST as u64 + 2;
 
@@ -93,9 +96,13 @@ pub(crate) struct Inner {
     pub(crate) held: Vec<Arc<Held>>,
     pub(crate) rx: Vec<(Arc<RxCounters>, Arc<KindCounters>)>,
     pub(crate) control: Arc<ControlCounters>,
+    /// Of each shard.
+    pub(crate) banks: Vec<Arc<PiBanks>>,
     pub(crate) pools: Vec<Mempool>,
     pub(crate) desk: Mutex<Desk>,
-    pub(crate) watch: Mutex<Watch>,
+    /// What subscribers and aggregates used.
+    pub(crate) usage: Mutex<Sweeps<Option<Usage>>>,
+    pub(crate) parent_usage: Mutex<Sweeps<Option<ParentUse>>>,
     /// Never held while waiting for an lcore.
     pub(crate) lcore_watches: Mutex<LcoreWatches>,
     /// Overload episodes, down and up.
@@ -112,19 +119,19 @@ pub(crate) struct Desk {
     pub(crate) shards: Vec<ShardDesk>,
     pub(crate) overloads: rtrb::Consumer<OverloadEvent>,
     pub(crate) leaving: VecDeque<Leaving>,
-    /// What undoes changes that failed halfway, for a shard each.
-    pub(crate) debts: VecDeque<(usize, Change)>,
+    /// What goes before all else, for a shard each: what undoes changes that failed halfway, and new profiles.
+    pub(crate) debts: VecDeque<(usize, Order)>,
 }
 
 impl Desk {
-    /// Sends what undoes a change that failed halfway; whether all of it is sent.
+    /// Sends what goes before all else; whether all of it is sent.
     fn pay_debts(&mut self) -> bool {
-        while let Some(&(shard, change)) = self.debts.front() {
-            let Some(shard) = self.shards.get_mut(shard) else { return false };
-            if shard.orders.push(Order::Change(change)).is_err() {
+        while let Some((shard, order)) = self.debts.pop_front() {
+            let Some(to) = self.shards.get_mut(shard) else { return false };
+            if let Err(rtrb::PushError::Full(order)) = to.orders.push(order) {
+                self.debts.push_front((shard, order));
                 return false;
             }
-            self.debts.pop_front();
         }
         true
     }
@@ -165,7 +172,7 @@ impl Leaving {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // what a panicking caller left is still sound: plans change nothing until they are committed
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -193,10 +200,6 @@ impl Inner {
 
     pub(crate) fn desk(&self) -> MutexGuard<'_, Desk> {
         lock(&self.desk)
-    }
-
-    pub(crate) fn watch(&self) -> MutexGuard<'_, Watch> {
-        lock(&self.watch)
     }
 
     pub(crate) fn lcore_watches(&self) -> MutexGuard<'_, LcoreWatches> {
@@ -348,7 +351,7 @@ impl Inner {
                 .take(sent)
                 // backwards: what stands below another came after it, and must make way first
                 .rev()
-                .map(|routed| (routed.shard, desk.registry.present(routed.change)));
+                .map(|routed| (routed.shard, Order::Change(desk.registry.present(routed.change))));
             desk.debts.extend(undo);
             return Err(ApplyError::Unavailable("an lcore does not take changes"));
         }
@@ -361,6 +364,20 @@ impl Inner {
             desk.leaving.push_back(Leaving { after, ticket: committed.ticket, until, sent: false });
         }
         Ok(())
+    }
+
+    /// Has ids take another profile, or all of these that which they have.
+    fn follow(&self, desk: &mut Desk, changes: &[Routed]) -> Result<(), ProfilesError> {
+        let answers = self.wait(|| self.shards_answer() && desk.pay_debts());
+        let followed = if answers { self.prepare(desk, changes) } else { Err(0) };
+        followed.map_err(|sent| {
+            let back = changes.iter().take(sent).filter(|routed| desk.registry.knows(routed.change));
+            let back: Vec<_> = back
+                .map(|routed| (routed.shard, Order::Change(desk.registry.present(routed.change))))
+                .collect();
+            desk.debts.extend(back);
+            ProfilesError::Unfinished
+        })
     }
 
     /// Sends what the shards must have applied before a commit and waits until they have; else how many were sent.
@@ -401,7 +418,7 @@ impl Inner {
     }
 
     /// An aggregate as all shards see it; nothing if it is not there or an lcore does not answer.
-    fn parent(&self, desk: &mut Desk, id: ParentId) -> Option<ParentSnapshot> {
+    pub(crate) fn parent(&self, desk: &mut Desk, id: ParentId) -> Option<ParentSnapshot> {
         if !self.shards_answer() {
             return None;
         }
@@ -466,25 +483,6 @@ impl Handle {
         self.0.apply(batch)
     }
 
-    /// How many aggregates it has room for.
-    pub const fn parents_capacity(&self) -> u64 {
-        engine::MAX_PARENTS as u64
-    }
-
-    /// An aggregate over all shards; `None` where there is none of that name or an lcore does not answer.
-    pub fn parent_stats(&self, id: &str) -> Option<ParentStats> {
-        let mut desk = self.0.desk();
-        let id = desk.registry.parent(id)?;
-        let [down, up] = self.0.parent(&mut desk, id)?.parts.map(|part| ParentDirectionStats {
-            forwarded: part.packets,
-            forwarded_bytes: part.bytes,
-            children: part.children.into(),
-            waiting: part.waiting.into(),
-            clock_speed: part.speed,
-        });
-        Some(ParentStats { down, up })
-    }
-
     /// How many subscribers it has room for.
     pub fn capacity(&self) -> u64 {
         self.0.desk().registry.pairs() as u64
@@ -509,8 +507,11 @@ impl Handle {
             inner.see_off(&mut desk);
             self.overload_events(&mut desk, &mut events);
         }
-        if let Some(mut watch) = if_free(&inner.watch) {
-            watch.sweep_if_due(inner);
+        if let Some(mut sweeps) = if_free(&inner.usage) {
+            sweeps.if_due(inner, watch::usage);
+        }
+        if let Some(mut sweeps) = if_free(&inner.parent_usage) {
+            sweeps.if_due(inner, aggregates::usage);
         }
         events
     }
@@ -587,6 +588,45 @@ impl Handle {
     /// ends by itself.
     pub fn lives(&self) -> bool {
         self.stopping() || self.0.silent(self.0.now()).next().is_none()
+    }
+
+    /// Puts new and changed profiles in force, one that is gone excepted; how many ids of subscribers follow. Each is told
+    /// to its lcore as another rate would be: nothing that waits is lost.
+    ///
+    /// # Errors
+    /// [`ProfilesError::Restart`] where they cannot be put in force while it runs: nothing has changed.
+    /// [`ProfilesError::Unfinished`] where an lcore does not answer: those who have not followed keep what they had
+    /// until this is called again.
+    pub fn set_profiles(&self, profiles: &BTreeMap<String, model::Profile>) -> Result<u64, ProfilesError> {
+        let inner = &self.0;
+        let mut desk = inner.desk();
+        let next = desk
+            .registry
+            .profiles()
+            .with(profiles)
+            .map_err(|error| ProfilesError::Restart(error.to_string()))?;
+        if next.len() > desk.registry.profiles().len() {
+            let next = Arc::new(next);
+            if !inner.banks.iter().all(|banks| banks.extend(&next)) {
+                return Err(ProfilesError::Restart("the PI banks have no room for more profiles".to_owned()));
+            }
+            let shards = desk.shards.len();
+            desk.debts.extend((0..shards).map(|shard| (shard, Order::Profiles(Arc::clone(&next)))));
+            desk.registry.set_profiles(next);
+        }
+        let reserved = desk.registry.update_reserved();
+        inner.follow(&mut desk, &reserved)?;
+        drop(desk);
+        let (mut from, mut followed) = (Some(0), 0);
+        while let Some(place) = from {
+            // whoever waits for the desk gets it in between
+            let mut desk = inner.desk();
+            let (changes, next) = desk.registry.outdated(place, FOLLOW);
+            inner.follow(&mut desk, &changes)?;
+            desk.registry.renew(&changes);
+            (from, followed) = (next, followed + changes.len() as u64);
+        }
+        Ok(followed)
     }
 
     /// Other DSCP rules, another fate of unknown traffic: for the next burst of each RX lcore.

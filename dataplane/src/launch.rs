@@ -29,8 +29,8 @@ use crate::memory;
 use crate::open::{self, Opened};
 use crate::run::Job;
 use crate::rx::{Rings, RxPort, RxRules, RxShared, RxWorker, SharedRules};
+use crate::sweeps::Sweeps;
 use crate::tx::{self, Held, Order, TxPort, TxWorker};
-use crate::watch::Watch;
 
 /// Orders that may wait for a shard.
 const ORDERS: usize = 1 << 14;
@@ -211,9 +211,9 @@ impl<'a> Builder<'a> {
         }
         let (reports, overloads) = rtrb::RingBuffer::new(REPORTS);
         let counters = Arc::new(ControlCounters::default());
-        let control = ControlWorker::new(banks, reports, Arc::clone(&counters));
+        let control = ControlWorker::new(banks.clone(), reports, Arc::clone(&counters));
         let rx = self.rx_workers(rings.producers, &mut opened);
-        let inner = self.inner(opened, shards, rx.counters, counters, overloads);
+        let inner = self.inner(opened, (shards, banks), rx.counters, counters, overloads);
         Ok(Parts { inner, rx: rx.workers, tx, control })
     }
 
@@ -229,7 +229,7 @@ impl<'a> Builder<'a> {
     fn inner(
         self,
         opened: Opened,
-        shards: Vec<BuiltShard>,
+        (shards, banks): (Vec<BuiltShard>, Vec<Arc<PiBanks>>),
         rx: Vec<RxFigures>,
         control: Arc<ControlCounters>,
         overloads: rtrb::Consumer<OverloadEvent>,
@@ -261,9 +261,11 @@ impl<'a> Builder<'a> {
             held,
             rx,
             control,
+            banks,
             pools: opened.pools.into_values().collect(),
             desk: Mutex::new(desk),
-            watch: Mutex::new(Watch::default()),
+            usage: Mutex::new(Sweeps::default()),
+            parent_usage: Mutex::new(Sweeps::default()),
             lcore_watches: Mutex::default(),
             episodes: <[AtomicU64; 2]>::default(),
             configured: AtomicU64::new(0),

@@ -5,6 +5,7 @@
 //! reached through rings and read through published counters.
 #![forbid(unsafe_code)]
 
+mod aggregates;
 pub mod bench;
 mod control;
 mod error;
@@ -20,12 +21,13 @@ mod probe;
 mod rings;
 mod run;
 mod rx;
+mod sweeps;
 mod tx;
 mod usage;
 mod watch;
 
 pub use dpdk::version as dpdk_version;
-pub use error::{ApplyError, LaunchError};
+pub use error::{ApplyError, LaunchError, ProfilesError};
 pub use handle::{Batch, Handle};
 pub use launch::{Plane, launch};
 pub use open::{MemoryNeed, is_pci, memory_need};

@@ -11,7 +11,10 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use aqm::Nanos;
 use dpdk::{Burst, Consumer, TxQueue};
-use engine::{Change, Counter, ParentId, ParentSnapshot, PortId, PortShared, QueueId, QueueSnapshot, Shard};
+use engine::{
+    Change, Counter, ParentId, ParentSnapshot, ParentUse, PortId, PortShared, Profiles, QueueId,
+    QueueSnapshot, Shard,
+};
 
 use crate::packet::MbufPacket;
 use crate::probe::{Probe, Stage};
@@ -24,14 +27,18 @@ const CHANGES_A_LOOP: usize = 16;
 pub(crate) const SWEEP: usize = 32;
 
 /// What the control side asks of a shard.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Order {
     /// Apply.
     Change(Change),
+    /// Know these profiles too.
+    Profiles(Arc<Profiles>),
     /// Send a snapshot.
     Snapshot(QueueId),
     /// Send what this shard sees of an aggregate.
     Parent(ParentId),
+    /// Send the use of `SWEEP` aggregates, from the given number on, as this shard sees it.
+    Parents(u32),
     /// Send the usage of `SWEEP` of this shard's ids, from the given place on.
     Sweep(u32),
 }
@@ -47,6 +54,8 @@ pub(crate) enum Reply {
     Snapshot(QueueId, Option<QueueSnapshot>),
     /// To `Order::Parent`; nothing if it is not there.
     Parent(ParentId, Option<ParentSnapshot>),
+    /// To `Order::Parents`.
+    Parents(u32, [Option<ParentUse>; SWEEP]),
     /// To `Order::Sweep`.
     Sweep(u32, [Option<Usage>; SWEEP]),
 }
@@ -236,11 +245,12 @@ impl TxWorker {
         for _ in 0..CHANGES_A_LOOP {
             let reply = match self.desk.orders.peek() {
                 Err(_) => break,
-                Ok(Order::Change(_)) => None,
+                Ok(Order::Change(_) | Order::Profiles(_)) => None,
                 // an answer that finds no room waits with its question
                 Ok(_) if self.desk.replies.is_full() => break,
                 Ok(&Order::Snapshot(id)) => Some(Reply::Snapshot(id, self.shard.snapshot(id))),
                 Ok(&Order::Parent(id)) => Some(Reply::Parent(id, self.shard.parent(id))),
+                Ok(&Order::Parents(from)) => Some(Reply::Parents(from, self.parents(from))),
                 Ok(&Order::Sweep(place)) => Some(Reply::Sweep(place, self.sweep(place))),
             };
             worked = true;
@@ -251,10 +261,20 @@ impl TxWorker {
                     break;
                 }
                 (None, Ok(Order::Change(change))) => self.shard.apply(now, change),
+                (None, Ok(Order::Profiles(profiles))) => self.shard.set_profiles(profiles),
                 (None, _) => break,
             }
         }
         worked
+    }
+
+    fn parents(&self, from: u32) -> [Option<ParentUse>; SWEEP] {
+        let mut next = from;
+        std::array::from_fn(|_| {
+            let id = ParentId::new(next);
+            next = next.saturating_add(1);
+            self.shard.parent_use(id?)
+        })
     }
 
     fn sweep(&mut self, place: u32) -> [Option<Usage>; SWEEP] {

@@ -1,33 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What the control side remembers between two looks: how busy lcores were, which stalled, who used most.
 //!
-//! Invariant: usage is swept off the lcores only while somebody asks for `top`; otherwise an idle subscriber costs
-//! nothing. Whoever holds [`LcoreWatches`] waits for no lcore, so a stall is seen however many callers wait for the
+//! Invariant: whoever holds [`LcoreWatches`] waits for no lcore, so a stall is seen however many callers wait for the
 //! lcore that stalled.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
 
 use aqm::Nanos;
 use engine::QueueId;
 use model::stats::{Direction, Top, TopBy, TopEntry, TopQuery};
 
-use crate::handle::{Handle, Inner, ShardDesk};
+use crate::handle::{Handle, Inner};
 use crate::lcore::{LcoreShared, STALL};
+use crate::sweeps::{as_f64, ask, used};
 use crate::tx::{Order, Reply, SWEEP};
 use crate::usage::Usage;
 
 /// Over how long busy ratios are taken.
 const BUSY_OVER: Nanos = Nanos::from_secs(1);
-/// How often usage is swept while somebody asks.
-const SWEEP_EVERY: Nanos = Nanos::from_secs(5);
-/// For how long after the last question.
-const SWEEP_FOR: Nanos = Nanos::from_secs(600);
-/// Sweeps kept: windows reach back so far.
-const SWEEPS: usize = 13;
-/// Window of a first question, which finds no earlier sweep.
-const FIRST_WINDOW: Duration = Duration::from_secs(1);
 
 /// How an lcore was when last looked at.
 #[derive(Clone, Copy, Debug, Default)]
@@ -71,47 +61,6 @@ pub(crate) fn look(watches: &mut LcoreWatches, lcores: &[Arc<LcoreShared>], now:
     }
 }
 
-/// Usage of all queue ids at one moment, by id.
-#[derive(Debug)]
-struct Sweep {
-    at: Nanos,
-    by_id: Vec<Option<Usage>>,
-}
-
-/// What the control side remembers.
-#[derive(Debug, Default)]
-pub(crate) struct Watch {
-    sweeps: VecDeque<Sweep>,
-    asked: Option<Nanos>,
-}
-
-impl Watch {
-    /// Sweeps usage if it is time.
-    pub(crate) fn sweep_if_due(&mut self, inner: &Inner) {
-        let now = inner.now();
-        let asked = self.asked.is_some_and(|at| now.since(at) < SWEEP_FOR);
-        let due = self.sweeps.back().is_none_or(|last| now.since(last.at) >= SWEEP_EVERY);
-        if asked && due {
-            self.sweep(inner);
-        } else if !asked {
-            self.sweeps.clear();
-        }
-    }
-
-    fn sweep(&mut self, inner: &Inner) {
-        let by_id = sweep(inner);
-        if self.sweeps.len() >= SWEEPS {
-            self.sweeps.pop_front();
-        }
-        self.sweeps.push_back(Sweep { at: inner.now(), by_id });
-    }
-
-    /// The kept sweep whose age is nearest to `window`.
-    fn back(&self, now: Nanos, window: Nanos) -> Option<&Sweep> {
-        self.sweeps.iter().min_by_key(|sweep| now.since(sweep.at).0.abs_diff(window.0))
-    }
-}
-
 #[expect(clippy::cast_precision_loss, reason = "for people")]
 fn ratio(part: Nanos, whole: Nanos) -> f64 {
     part.0 as f64 / whole.0.max(1) as f64
@@ -119,7 +68,7 @@ fn ratio(part: Nanos, whole: Nanos) -> f64 {
 
 /// Asks every shard for the usage of all its ids, a few at a time, so that no lcore is held up and a change waits for
 /// one answer at most.
-fn sweep(inner: &Inner) -> Vec<Option<Usage>> {
+pub(crate) fn usage(inner: &Inner) -> Vec<Option<Usage>> {
     let (ids, shards) = {
         let desk = inner.desk();
         let last = desk.registry.subscribers().map(|(_, down, up)| down.0.max(up.0)).max();
@@ -129,11 +78,11 @@ fn sweep(inner: &Inner) -> Vec<Option<Usage>> {
     for index in 0..shards {
         for place in (0..ids.div_ceil(shards)).step_by(SWEEP) {
             let Ok(place) = u32::try_from(place) else { break };
-            let mut desk = inner.desk();
-            let Some(usages) = desk.shards.get_mut(index).and_then(|shard| ask(inner, shard, place)) else {
-                return by_id;
-            };
-            drop(desk);
+            let answer = ask(inner, index, Order::Sweep(place), |reply| match reply {
+                Reply::Sweep(of, usages) if of == place => Some(usages),
+                _ => None,
+            });
+            let Some(usages) = answer else { return by_id };
             for (offset, usage) in usages.into_iter().enumerate() {
                 if let Some(slot) = by_id.get_mut((place as usize + offset) * shards + index) {
                     *slot = usage;
@@ -144,43 +93,14 @@ fn sweep(inner: &Inner) -> Vec<Option<Usage>> {
     by_id
 }
 
-/// One answer of a shard.
-fn ask(inner: &Inner, shard: &mut ShardDesk, place: u32) -> Option<[Option<Usage>; SWEEP]> {
-    while shard.replies.pop().is_ok() {}
-    if !inner.send(shard, Order::Sweep(place)) {
-        return None;
-    }
-    let mut answer = None;
-    // an lcore that stalls now has stopped answering: do not wait for it with everything at a standstill
-    inner.wait(|| match shard.replies.pop() {
-        Ok(Reply::Sweep(of, usages)) if of == place => {
-            answer = Some(usages);
-            true
-        }
-        _ => inner.silent(inner.now()).next().is_some(),
-    });
-    answer
-}
-
 impl Handle {
-    /// The first of the list, best first.
-    #[expect(clippy::disallowed_methods, reason = "a first question waits for a window to measure over")]
-    pub fn top(&self, query: TopQuery) -> Top {
-        let inner = &self.0;
-        let first = {
-            let mut watch = inner.watch();
-            watch.asked = Some(inner.now());
-            let first = watch.sweeps.is_empty();
-            if first {
-                watch.sweep(inner);
-            }
-            first
+    /// The first of the list, best first. Below an aggregate also those that send nothing.
+    pub fn top(&self, query: &TopQuery) -> Top {
+        let since = |now: &Option<Usage>, before: &Option<Usage>| {
+            now.map(|usage| usage.since(&before.unwrap_or_default()))
         };
-        if first {
-            std::thread::sleep(FIRST_WINDOW.min(Duration::from_secs_f64(query.window_s.clamp(0.1, 60.0))));
-        }
-        let (usages, over) = self.used(Nanos::from_millis(millis(query.window_s)));
-        let mut entries = self.entries(&query, &usages, over);
+        let (usages, over) = used(&self.0, &self.0.usage, usage, query.window_s, since);
+        let mut entries = self.entries(query, &usages, over);
         let key = |entry: &TopEntry| match query.by {
             TopBy::Bytes => entry.rate_bps,
             TopBy::Delay => entry.l4s_delay_us.max(entry.classic_delay_us),
@@ -191,52 +111,34 @@ impl Handle {
         Top { window_s: as_f64(over.0) / 1e9, items: entries }
     }
 
-    /// What every id used over about `window` up to now, and over how long that really was.
-    fn used(&self, window: Nanos) -> (Vec<Option<Usage>>, Nanos) {
-        let inner = &self.0;
-        let watch = inner.watch();
-        let mut now = sweep(inner);
-        let at = inner.now();
-        let Some(back) = watch.back(at, window) else {
-            return (Vec::new(), Nanos::ZERO);
-        };
-        for (id, usage) in now.iter_mut().enumerate() {
-            let before = back.by_id.get(id).copied().flatten().unwrap_or_default();
-            *usage = usage.map(|usage| usage.since(&before));
-        }
-        (now, at.since(back.at))
-    }
-
     fn entries(&self, query: &TopQuery, usages: &[Option<Usage>], over: Nanos) -> Vec<TopEntry> {
         let desk = self.0.desk();
         let used = |id: QueueId| usages.get(id.0 as usize).copied().flatten();
+        let above = query.parent.as_ref().map(|parent| desk.registry.parent(parent));
         let subscribers = desk.registry.subscribers();
         let entries = subscribers.filter_map(|(name, down, up)| {
+            if above.is_some_and(|above| above.is_none() || desk.registry.above(down) != above) {
+                return None;
+            }
             let usage = used(if query.dir == Direction::Down { down } else { up })?;
+            let packets: u64 = usage.forwarded.iter().sum();
+            if above.is_none() && packets == 0 && usage.dropped == 0 {
+                return None;
+            }
             let [l4s_delay_us, classic_delay_us] = usage.mean_delay_us();
             Some(TopEntry {
                 id: name.to_owned(),
                 bytes: usage.bytes,
                 rate_bps: as_f64(usage.bytes) * 8e9 / as_f64(over.0.max(1)),
-                packets: usage.forwarded.iter().sum(),
+                packets,
                 l4s_delay_us,
                 classic_delay_us,
                 marked: usage.marked,
                 dropped: usage.dropped,
             })
         });
-        entries.filter(|entry| entry.packets > 0 || entry.dropped > 0).collect()
+        entries.collect()
     }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "for people")]
-fn as_f64(count: u64) -> f64 {
-    count as f64
-}
-
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped first")]
-fn millis(seconds: f64) -> u64 {
-    (seconds.clamp(0.1, 60.0) * 1_000.0) as u64
 }
 
 #[cfg(test)]

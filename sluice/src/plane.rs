@@ -7,7 +7,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use control_api::{Edit, Shaper, ShaperError};
 use dataplane::{ApplyError, Batch, Handle};
 use model::stats::{
-    Event, EventKind, LcoreState, MetricsSnapshot, ParentStats, PortState, SubscriberStats, Top, TopQuery,
+    Event, EventKind, LcoreState, MetricsSnapshot, ParentStats, ParentTop, ParentTopQuery, PortState,
+    SubscriberStats, Top, TopQuery,
 };
 use tokio::sync::broadcast;
 
@@ -78,7 +79,11 @@ impl Shaper for Plane {
     }
 
     fn top(&self, query: TopQuery) -> Top {
-        self.handle.top(query)
+        self.handle.top(&query)
+    }
+
+    fn top_parents(&self, query: ParentTopQuery) -> ParentTop {
+        self.handle.top_parents(&query)
     }
 
     fn ports(&self) -> Vec<PortState> {
@@ -87,6 +92,10 @@ impl Shaper for Plane {
 
     fn lcores(&self) -> Vec<LcoreState> {
         self.handle.lcores()
+    }
+
+    fn stopping(&self) -> bool {
+        self.handle.stopping()
     }
 
     fn readiness(&self) -> Vec<String> {

@@ -176,8 +176,8 @@ impl Control {
         let stop = StopUnlessPanicking(handle.clone());
         let plane = Plane::new(handle.clone());
         let server = Server::start(Options::from_config(&self.config), Arc::new(plane.clone()), store)?;
-        let protection = server.protection();
-        let reloader = Reloader::new(self.path, self.logging, handle.clone(), protection, self.config);
+        let serving = (server.protection(), server.profiles());
+        let reloader = Reloader::new(self.path, self.logging, handle.clone(), serving, self.config);
         let reloader = Arc::new(reloader);
         handle.begin();
         watch(&handle, &plane, &server, &reloader, &self.signalled.hangup);

@@ -166,8 +166,22 @@ fn a_reload_changes_what_can_change_and_names_the_rest() {
         let again = reloaded(service, Some(TOKEN))?;
         ensure!(keys(&again["applied"]).is_empty(), "{again}");
         ensure!(keys(&again["restart_needed"]) == ["dataplane.subscribers"], "{again}");
-        Ok(())
+        another_listener_waits_and_its_token_does_not(service)
     });
+}
+
+fn another_listener_waits_and_its_token_does_not(service: &Service) -> Result<()> {
+    let (old, new) = (service.folder.join("token"), service.folder.join("token.new"));
+    let other = "another-word-that-lets-in";
+    std::fs::write(&new, format!("{other}\n"))?;
+    service.edit(&old.display().to_string(), &new.display().to_string())?;
+    service.edit(&service.api, "127.0.0.1:1")?;
+    let done = reloaded(service, Some(TOKEN))?;
+    ensure!(keys(&done["applied"]) == ["api.token_file"], "{done}");
+    ensure!(keys(&done["restart_needed"]) == ["api.listen", "dataplane.subscribers"], "{done}");
+    ensure!(service.call("GET", "/v1/ports", Some(TOKEN))?.0 == 401, "the old token still counts");
+    ensure!(service.call("GET", "/v1/ports", Some(other))?.0 == 200, "the open listener has the new one");
+    Ok(())
 }
 
 #[test]

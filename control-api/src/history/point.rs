@@ -18,6 +18,7 @@ pub(super) struct Point {
     pi_update: Delay,
     buffers: Buffers,
     subscribers: Subscribers,
+    parents: Parents,
     /// In the order of the lcores.
     lcore_busy: Vec<f64>,
     ports: Ports,
@@ -77,6 +78,14 @@ struct Subscribers {
     active: u64,
 }
 
+/// Aggregates, and those that are a bottleneck.
+#[derive(Debug, Serialize)]
+struct Parents {
+    configured: u64,
+    slowed_down: u64,
+    slowed_up: u64,
+}
+
 /// One value for each port, in their order.
 #[derive(Debug, Default, Serialize)]
 struct Ports {
@@ -126,6 +135,11 @@ impl Point {
             subscribers: Subscribers {
                 configured: after.subscribers.configured,
                 active: after.subscribers.active,
+            },
+            parents: Parents {
+                configured: after.parents.configured,
+                slowed_down: after.parents.saturated[0],
+                slowed_up: after.parents.saturated[1],
             },
             lcore_busy: after.lcores.iter().map(|lcore| round(lcore.busy_ratio)).collect(),
             ports: Ports::between(&before.ports, &after.ports, seconds),

@@ -3,10 +3,14 @@
 //! never seeded.
 //!
 //! A record of the store that the shaper does not take keeps its place in the store; `/readyz` tells, and it is
-//! tried again every [`RETRY`] and with its next change. Where the store holds more than the shaper has room for,
+//! tried again every `Limits::retry` and with its next change. Where the store holds more than the shaper has room for,
 //! those go first whose revision is lowest: who was let in last is shut out.
+//!
+//! Aggregates must be there before anybody below them: while no lcore answers, they are tried again as often, and the
+//! start ends where that takes longer than `Limits::parents`.
 
 use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
 use hashbrown::HashMap;
@@ -15,25 +19,33 @@ use model::stats::Event;
 use model::{Forest, Parent, Subscriber};
 use tokio::sync::broadcast;
 
-use super::{Change, Unapplied, Writer};
+use super::replay::{Batch, Entering, Line, feed};
+use super::{Change, Writer};
 use crate::directory::{Directory, Record, Records};
 use crate::options::Options;
 use crate::rules::Rules;
-use crate::search::{self, Index};
+use crate::search::Index;
 use crate::server::StartError;
 use crate::shaper::{Edit, Shaper, ShaperError};
 use crate::store::{Order, Store, StoreError};
 
 /// Records handed to the shaper at a time.
-const BATCH: usize = 4096;
-/// Between two attempts to hand over records that the shaper refused at load.
-pub(super) const RETRY: Duration = Duration::from_secs(2);
+pub(super) const BATCH: usize = 4096;
+/// Batches that wait for the shaper, and pieces that wait for or from a parser, at most.
+pub(super) const AHEAD: usize = 4;
+/// Threads that parse, at most: one fewer than there are CPUs, as another enters what they parse.
+const PARSERS: usize = 4;
 /// Events that a slow `/v1/events` client may be behind.
 const EVENTS: usize = 256;
 
 impl Writer {
     /// Reads the store and brings the shaper to its state.
-    pub(crate) fn load(options: &Options, shaper: Arc<dyn Shaper>, store: Store) -> Result<Self, StartError> {
+    pub(crate) fn load(
+        options: &Options,
+        rules: Rules,
+        shaper: Arc<dyn Shaper>,
+        store: Store,
+    ) -> Result<Self, StartError> {
         let mut writer = Self {
             directory: Arc::default(),
             // most have a prefix of each IP version
@@ -45,21 +57,22 @@ impl Writer {
             revision: store.revision()?,
             store,
             shaper,
-            rules: Rules::new(options),
+            rules,
             events: broadcast::Sender::<Event>::new(EVENTS),
             staged: Vec::new(),
             places: HashMap::new(),
             owed: Vec::new(),
             unapplied: Arc::default(),
+            retry: options.limits.retry,
         };
-        writer.replay_parents()?;
+        writer.replay_parents(options.limits.parents)?;
         writer.replay()?;
         writer.seed(&options.seeds)?;
         Ok(writer)
     }
 
     /// Aggregates go to the shaper before all others, those above first.
-    fn replay_parents(&mut self) -> Result<(), StartError> {
+    fn replay_parents(&mut self, patience: Duration) -> Result<(), StartError> {
         let path = self.store.path();
         let (mut records, mut parents) = (Vec::new(), Vec::new());
         self.store.load_parents(|id, rev, text| {
@@ -81,53 +94,77 @@ impl Writer {
         }
         parents.sort_by_key(|parent| self.forest.level(&parent.id));
         for batch in parents.chunks(BATCH) {
-            let edits = batch.iter().cloned().map(Edit::PutParent).collect();
-            self.shaper.apply(edits).map_err(|error| StartError::Parents(error.to_string()))?;
+            self.insist(batch, patience)?;
         }
-        self.parents = Arc::new(Directory::new(records.into_iter().collect::<Records>(), Index::default()));
+        let index = Index::default();
+        index.name(records.iter().map(|(id, _)| (id, true)));
+        self.parents = Arc::new(Directory::new(records.into_iter().collect::<Records>(), index));
         Ok(())
     }
 
+    /// Hands aggregates over, again and again while no lcore answers. A data plane that stops needs none.
+    fn insist(&self, batch: &[Parent], patience: Duration) -> Result<(), StartError> {
+        let mut waited = Duration::ZERO;
+        loop {
+            let edits = batch.iter().cloned().map(Edit::PutParent).collect();
+            match self.shaper.apply(edits) {
+                Err(_) if self.shaper.stopping() => return Ok(()),
+                Err(ShaperError::Unavailable(why)) if waited < patience => {
+                    let again = self.retry;
+                    tracing::warn!(%why, parents = batch.len(), "parents of the store wait for an lcore; tried again every {again:?}");
+                }
+                Err(error) => {
+                    let reason = format!("{error}, tried for {waited:?}");
+                    return Err(StartError::Parents(reason));
+                }
+                Ok(()) => return Ok(()),
+            }
+            pause(self.retry);
+            waited += self.retry;
+        }
+    }
+
+    /// Reads the store's records here, parses them on threads beside, enters them in order on one more, and hands them to
+    /// the shaper from another: each waits for the one before only.
     fn replay(&mut self) -> Result<(), StartError> {
-        let (mut records, mut batch, mut lost) = (Vec::new(), Vec::new(), 0);
-        let index = Index::default();
-        let (keys, rules, path) = (&mut self.keys, &self.rules, self.store.path());
-        let forest = &mut self.forest;
-        let (shaper, unapplied) = (&*self.shaper, &self.unapplied);
-        let crowded = self.store.records()? > shaper.capacity();
+        let path = self.store.path();
+        let crowded = self.store.records()? > self.shaper.capacity();
         let order = if crowded { Order::Revisions } else { Order::Names };
-        self.store.load(order, |id, rev, text| {
-            let parsed = Subscriber::from_json(text.as_bytes());
-            let subscriber = parsed.map_err(|error| damaged(path, id, &error.to_string()))?;
-            if subscriber.id != id {
-                return Err(damaged(path, id, &format!("holds the name {:?}", subscriber.id)));
-            }
-            keys.replace(None, Some(&subscriber))
-                .map_err(|conflict| damaged(path, id, &conflict.to_string()))?;
-            forest
-                .adopt(None, subscriber.parent.as_deref())
-                .map_err(|error| damaged(path, id, &error.to_string()))?;
-            let id = Arc::from(id);
-            index.apply([search::Edit { id: &id, old: None, new: Some(&subscriber) }].into_iter());
-            // as this program wrote it, so it is canonical
-            records.push((id, Record { rev, json: text.into() }));
-            let changed = rules.servable(&subscriber);
-            lost += usize::from(changed.is_some());
-            batch.push(Edit::Put(changed.unwrap_or(subscriber)));
-            if batch.len() >= BATCH {
-                apply_each(shaper, rules, std::mem::take(&mut batch), &records, unapplied);
-            }
-            Ok(())
-        })?;
-        apply_each(shaper, rules, batch, &records, unapplied);
+        let mut entering = Entering {
+            path,
+            keys: &mut self.keys,
+            forest: &mut self.forest,
+            rules: &self.rules,
+            index: Index::default(),
+            records: Vec::new(),
+            lost: 0,
+        };
+        let (store, shaper, unapplied, rules) = (&self.store, &*self.shaper, &*self.unapplied, &self.rules);
+        let (lines, outcome) = std::thread::scope(|scope| {
+            let (batches, to_apply) = sync_channel::<Batch>(AHEAD);
+            scope.spawn(move || to_apply.iter().for_each(|batch| batch.apply(shaper, rules, unapplied)));
+            let lines: Vec<_> = (0..parsers()).map(|_| Line::start(scope, path)).collect();
+            let (feeds, parsed): (Vec<_>, Vec<_>) =
+                lines.into_iter().map(|line| (line.feed, line.parsed)).unzip();
+            let entering = &mut entering;
+            let entered = scope.spawn(move || entering.all(&parsed, &batches));
+            let read = feed(store, order, &feeds);
+            drop(feeds);
+            (read, entered.join())
+        });
+        // of a record that is wrong the reader knows only that nobody listens any more
+        outcome.map_err(|_| StartError::Threads("a thread that loads the store died".to_owned()))??;
+        lines?;
+        let Entering { index, records, lost, .. } = entering;
         if lost > 0 {
             tracing::warn!(
                 records = lost,
                 "these name a profile the configuration lost; shaped by `default`"
             );
         }
-        if let Some((id, error)) = unapplied.ids().first().and_then(|id| Some((id, unapplied.why(id)?))) {
-            tracing::error!(records = unapplied.len(), example = %id, %error, "records not shaped");
+        let refused = &self.unapplied;
+        if let Some((id, error)) = refused.ids().first().and_then(|id| Some((id, refused.why(id)?))) {
+            tracing::error!(records = refused.len(), example = %id, %error, "records not shaped");
         }
         tracing::info!(records = records.len(), store = %path.display(), "store read");
         self.directory = Arc::new(Directory::new(records.into_iter().collect::<Records>(), index));
@@ -190,32 +227,16 @@ impl Writer {
     }
 }
 
-fn damaged(path: &std::path::Path, id: &str, reason: &str) -> StoreError {
-    StoreError::Corrupt { path: path.to_owned(), reason: format!("record {id:?}: {reason}") }
+#[expect(clippy::disallowed_methods, reason = "nothing can be done at start while no lcore answers")]
+fn pause(time: Duration) {
+    std::thread::sleep(time);
 }
 
-/// As a batch, or where that is refused one by one, so that a bad record costs only itself. The batch is of the last
-/// of `records`.
-fn apply_each(
-    shaper: &dyn Shaper,
-    rules: &Rules,
-    batch: Vec<Edit>,
-    records: &[(Arc<str>, Record)],
-    unapplied: &Unapplied,
-) {
-    let size = batch.len();
-    if batch.is_empty() || shaper.apply(batch).is_ok() {
-        return;
-    }
-    let mut unavailable = None;
-    for (id, record) in records.iter().skip(records.len() - size) {
-        let Ok(subscriber) = super::parse(record) else { continue };
-        let edit = Edit::Put(rules.servable(&subscriber).unwrap_or(subscriber));
-        // one refusal for want of an answer stands for all that follow: each would wait as long
-        let outcome = unavailable.clone().map_or_else(|| shaper.apply(vec![edit]), Err);
-        if let Err(error) = outcome {
-            unavailable = matches!(error, ShaperError::Unavailable(_)).then(|| error.clone());
-            unapplied.add([(Arc::clone(id), error)]);
-        }
-    }
+/// How many threads parse.
+fn parsers() -> usize {
+    std::thread::available_parallelism().map_or(1, |cpus| cpus.get().saturating_sub(1)).clamp(1, PARSERS)
+}
+
+pub(super) fn damaged(path: &std::path::Path, id: &str, reason: &str) -> StoreError {
+    StoreError::Corrupt { path: path.to_owned(), reason: format!("record {id:?}: {reason}") }
 }

@@ -3,13 +3,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError, RwLock};
 
 use control_api::{Edit, Shaper, ShaperError};
 use model::stats::{
     DirectionMetrics, Event, Histogram, KindCount, LcoreRole, LcoreState, MetricsSnapshot, ParentCounts,
-    ParentStats, PortDrops, PortState, QueueMetrics, Reasons, SubscriberCounts, SubscriberStats, Top,
-    TopEntry, TopQuery,
+    ParentStats, ParentTop, ParentTopEntry, ParentTopQuery, PortDrops, PortState, QueueMetrics, Reasons,
+    SubscriberCounts, SubscriberStats, Top, TopEntry, TopQuery,
 };
 use model::{KeyIndex, Parent, Subscriber};
 use tokio::sync::broadcast;
@@ -28,8 +28,14 @@ pub(crate) struct Fake {
     pub(crate) mute: AtomicBool,
     /// Removes what a batch removes and then gives up, so many times.
     pub(crate) halfway: AtomicUsize,
+    /// No lcore answers a change, so many times.
+    pub(crate) silent: AtomicUsize,
+    pub(crate) stopping: AtomicBool,
     /// Ends the process when it is asked for more than fits.
     pub(crate) dies_when_full: AtomicBool,
+    /// Whoever asks for a subscriber's counters waits while this is held for writing.
+    pub(crate) gate: RwLock<()>,
+    pub(crate) waiting: AtomicUsize,
     pub(crate) queries: Mutex<Vec<TopQuery>>,
     pub(crate) events: broadcast::Sender<Event>,
 }
@@ -45,7 +51,11 @@ impl Default for Fake {
             panics: AtomicBool::new(false),
             mute: AtomicBool::new(false),
             halfway: AtomicUsize::new(0),
+            silent: AtomicUsize::new(0),
+            stopping: AtomicBool::new(false),
             dies_when_full: AtomicBool::new(false),
+            gate: RwLock::default(),
+            waiting: AtomicUsize::new(0),
             queries: Mutex::default(),
             events: broadcast::Sender::new(16),
         }
@@ -95,6 +105,9 @@ fn hold_to_parents(records: &BTreeMap<String, Subscriber>, parents: &BTreeMap<St
 impl Shaper for Fake {
     fn apply(&self, batch: Vec<Edit>) -> Result<(), ShaperError> {
         hold_to_the_promises(&batch);
+        if self.silent.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok() {
+            return Err(ShaperError::Unavailable("told to be silent".to_owned()));
+        }
         if let Some(edit) = batch.iter().find(|edit| edit.id().starts_with("panic-")) {
             panic!("told to panic by {}", edit.id());
         }
@@ -167,6 +180,9 @@ impl Shaper for Fake {
     }
 
     fn stats(&self, id: &str) -> Option<SubscriberStats> {
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        drop(self.gate.read().unwrap());
+        self.waiting.fetch_sub(1, Ordering::SeqCst);
         let known = self.records().contains_key(id) && !self.mute.load(Ordering::SeqCst);
         known.then(|| {
             let mut stats = SubscriberStats::default();
@@ -178,7 +194,7 @@ impl Shaper for Fake {
     }
 
     fn top(&self, query: TopQuery) -> Top {
-        self.queries.lock().unwrap().push(query);
+        self.queries.lock().unwrap().push(query.clone());
         let entry = |id: String| TopEntry {
             id,
             bytes: 3,
@@ -193,6 +209,22 @@ impl Shaper for Fake {
             window_s: query.window_s,
             items: self.records().into_keys().take(query.n as usize).map(entry).collect(),
         }
+    }
+
+    fn top_parents(&self, query: ParentTopQuery) -> ParentTop {
+        let parents = self.parents();
+        let below = parents.values().filter(|one| query.parent.is_none() || one.parent == query.parent);
+        let entry = |one: &Parent| ParentTopEntry {
+            id: one.id.clone(),
+            parent: one.parent.clone(),
+            configured_bps: one.down_bps,
+            rate_bps: 2.5,
+            load: 0.25,
+            clock_speed: 0.5,
+            subscribers: 3,
+            parents: 0,
+        };
+        ParentTop { window_s: query.window_s, items: below.take(query.n as usize).map(entry).collect() }
     }
 
     fn ports(&self) -> Vec<PortState> {
@@ -229,6 +261,10 @@ impl Shaper for Fake {
             longest_gap_us: 77,
             long_gaps: 1,
         }]
+    }
+
+    fn stopping(&self) -> bool {
+        self.stopping.load(Ordering::SeqCst)
     }
 
     fn readiness(&self) -> Vec<String> {

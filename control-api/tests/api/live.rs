@@ -46,7 +46,7 @@ fn top_passes_its_query_on() {
     let reply = rig.client.get("/v1/top?by=delay&dir=up&n=3&window_s=2.5").json(200);
     assert_eq!(reply["items"][0]["id"], "cust-1");
     assert_eq!(reply["window_s"], 2.5);
-    let asked = TopQuery { by: TopBy::Delay, dir: Direction::Up, n: 3, window_s: 2.5 };
+    let asked = TopQuery { by: TopBy::Delay, dir: Direction::Up, n: 3, window_s: 2.5, parent: None };
     assert_eq!(*rig.shaper.queries.lock().unwrap(), [TopQuery::default(), asked]);
     for (query, field) in [
         ("by=x", "by"),
@@ -172,11 +172,14 @@ fn openapi_tells_the_truth_about_paths_and_members() {
         }
     }
     rig.put("cust-1", 1);
+    let site = r#"{"down_bps":1000000000,"up_bps":500000000}"#;
+    rig.client.call("PUT", "/v1/parents/cust-site", site).json(201);
     assert!(soon(|| rig.client.get("/v1/summary").json(200)["series"].is_object()));
     let bodies = [
         ("Subscriber", rig.client.get("/v1/subscribers/cust-1").json(200)),
         ("Page", rig.client.get("/v1/subscribers").json(200)),
         ("SubscriberStats", rig.client.get("/v1/subscribers/cust-1/stats").json(200)),
+        ("ParentTopEntry", rig.client.get("/v1/top/parents").json(200)["items"][0].take()),
         ("TopEntry", rig.client.get("/v1/top").json(200)["items"][0].take()),
         ("Port", rig.client.get("/v1/ports").json(200)["items"][0].take()),
         ("Lcore", rig.client.get("/v1/lcores").json(200)["items"][0].take()),
@@ -241,4 +244,25 @@ fn a_panic_fails_one_request_and_nothing_else() {
     assert_eq!(rig.client.get("/v1/ports").status, 200);
     assert_eq!(rig.client.get("/metrics").status, 200);
     assert_eq!(rig.handle.failure(), None);
+}
+
+#[test]
+fn what_is_kept_is_told_while_every_call_into_the_data_plane_waits() {
+    let rig = Rig::new();
+    rig.put("cust-1", 1);
+    assert!(soon(|| rig.client.get("/v1/summary").json(200)["next"].as_u64() > Some(0)));
+    let held = rig.shaper.gate.write().unwrap();
+    let stuck: Vec<_> = (0..12)
+        .map(|_| {
+            let client = rig.client.clone();
+            std::thread::spawn(move || client.get("/v1/subscribers/cust-1/stats").status)
+        })
+        .collect();
+    assert!(soon(|| rig.shaper.waiting.load(Ordering::SeqCst) == 8));
+    let told = rig.client.get("/v1/summary").json(200);
+    assert!(told["recent"]["over_s"].as_f64() > Some(0.5), "{told}");
+    assert_eq!(rig.client.get("/v1/search?q=cust").json(200)["items"][0]["subscriber"]["id"], "cust-1");
+    assert_eq!(rig.client.get("/healthz").status, 200);
+    drop(held);
+    assert!(stuck.into_iter().all(|thread| thread.join().unwrap() == 200));
 }

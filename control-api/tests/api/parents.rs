@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Aggregates: in the manner of subscribers, and never such that a name leads nowhere.
 
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
-use crate::fake::PARENTS;
+use crate::fake::{Fake, PARENTS};
 use crate::rig::{Rig, record};
 
 const SITE: &str = "/v1/parents/site";
@@ -67,6 +71,16 @@ fn lists_go_by_pages_and_statistics_by_name() {
         (vec![json!("p2"), json!("p3")], &json!("p3"), &json!(5))
     );
     assert_eq!(rig.client.get("/v1/parents?limit=0").field(400), "limit");
+    rig.put_parent("below", Some("p3"));
+    let top = rig.client.get("/v1/top/parents?by=load&dir=up&n=3").json(200);
+    assert_eq!((&top["items"][0]["id"], top["items"].as_array().unwrap().len()), (&json!("below"), 3));
+    let below = rig.client.get("/v1/top/parents?parent=p3").json(200);
+    assert_eq!((&below["items"][0]["id"], below["items"].as_array().unwrap().len()), (&json!("below"), 1));
+    for path in ["/v1/top/parents", "/v1/top"] {
+        assert_eq!(rig.client.get(&format!("{path}?parent=nobody")).field(404), "parent");
+        assert_eq!(rig.client.get(&format!("{path}?by=colour")).field(400), "by");
+    }
+    assert_eq!(rig.client.call("DELETE", "/v1/parents/below", "").status, 204);
     let stats = rig.client.get("/v1/parents/p3/stats").json(200);
     assert_eq!((&stats["down"]["forwarded"], &stats["down"]["clock_speed"]), (&json!(3), &json!(0.5)));
     assert!(stats["up"]["waiting"].is_u64());
@@ -199,12 +213,44 @@ fn aggregates_outlive_a_restart_and_come_before_their_children() {
     let body = below("cust", 1, "m-port");
     rig.client.call("PUT", "/v1/subscribers/cust", body.to_string()).json(201);
     let tag = rig.client.get("/v1/parents/a-pon").header("etag").to_owned();
+    let found = |rig: &Rig, text: &str| -> Vec<Value> {
+        let found = rig.client.get(&format!("/v1/search?q={text}")).json(200);
+        found["parents"].as_array().unwrap().iter().map(|parent| parent["id"].clone()).collect()
+    };
+    assert_eq!(found(&rig, "PON"), ["a-pon"]);
     let rig = rig.restart();
+    assert_eq!(found(&rig, "-p"), ["a-pon", "m-port"]);
+    assert!(found(&rig, "ip:10.0.0.1").is_empty() && found(&rig, "cust").is_empty());
     let again = rig.client.get("/v1/parents/a-pon");
     assert_eq!((again.json(200), again.header("etag")), (parent("a-pon", Some("z-site")), &*tag));
     assert_eq!(rig.shaper.parents().len(), 3);
     assert_eq!(rig.shaper.records()["cust"].parent.as_deref(), Some("m-port"));
     rig.client.call("DELETE", "/v1/parents/m-port", "").problem(409);
+}
+
+#[test]
+fn a_start_waits_for_lcores_that_do_not_answer_but_not_for_ever() {
+    let rig = Rig::new();
+    rig.put_parent("site", None);
+    rig.client.call("PUT", "/v1/subscribers/cust", below("cust", 1, "site").to_string()).json(201);
+    let Rig { handle, folder, .. } = rig;
+    handle.shutdown();
+    let mut options = crate::rig::options();
+    options.limits.retry = Duration::from_millis(10);
+    options.limits.parents = Duration::from_millis(50);
+    let shaper = Arc::new(Fake::default());
+    let start = || crate::rig::start(options.clone(), &shaper, &folder.path("sluice.db"));
+    shaper.silent.store(3, Ordering::SeqCst);
+    drop(start().unwrap());
+    assert_eq!((shaper.silent.load(Ordering::SeqCst), shaper.parents().len()), (0, 1));
+    assert_eq!(shaper.records()["cust"].parent.as_deref(), Some("site"));
+    shaper.silent.store(usize::MAX, Ordering::SeqCst);
+    let told = start().unwrap_err().to_string();
+    assert!(told.contains("told to be silent") && told.contains("tried for 50ms"), "{told}");
+    // one that stops is waited for by nobody
+    options.limits.parents = Duration::from_hours(1);
+    shaper.stopping.store(true, Ordering::SeqCst);
+    drop(crate::rig::start(options, &shaper, &folder.path("sluice.db")).unwrap());
 }
 
 #[test]

@@ -13,7 +13,9 @@ pub use metrics::{
     BufferState, DirectionMetrics, Histogram, KindCount, MetricsSnapshot, QueueMetrics, Reasons,
     SubscriberCounts,
 };
-pub use parent::{ParentCounts, ParentDirectionStats, ParentStats};
+pub use parent::{
+    ParentCounts, ParentDirectionStats, ParentStats, ParentTop, ParentTopBy, ParentTopEntry, ParentTopQuery,
+};
 pub use state::{
     Direction, Event, EventKind, LcoreRole, LcoreState, PortDrops, PortState, Top, TopBy, TopEntry, TopQuery,
 };

@@ -123,7 +123,7 @@ pub struct LcoreState {
 }
 
 /// `GET /v1/top`.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TopQuery {
     /// What counts.
@@ -134,11 +134,13 @@ pub struct TopQuery {
     pub n: u32,
     /// Over how long a time up to now.
     pub window_s: f64,
+    /// Only subscribers right below this aggregate, and then those too that send nothing.
+    pub parent: Option<String>,
 }
 
 impl Default for TopQuery {
     fn default() -> Self {
-        Self { by: TopBy::Bytes, dir: Direction::Down, n: 10, window_s: 10.0 }
+        Self { by: TopBy::Bytes, dir: Direction::Down, n: 10, window_s: 10.0, parent: None }
     }
 }
 
