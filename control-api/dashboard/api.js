@@ -67,6 +67,7 @@ export async function call(path, { method = "GET", json, etag } = {}) {
 }
 
 export const subscriberPath = (id, rest = "") => `v1/subscribers/${encodeURIComponent(id)}${rest}`;
+export const parentPath = (id, rest = "") => `v1/parents/${encodeURIComponent(id)}${rest}`;
 
 /** Lines of a stream. */
 async function* lines(stream) {

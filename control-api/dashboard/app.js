@@ -4,6 +4,7 @@ import { Problem, call, follow, token } from "./api.js";
 import { h, say } from "./dom.js";
 import { clock, lasting } from "./format.js";
 import { overview } from "./overview.js";
+import { parent, parents } from "./parents.js";
 import { Store } from "./store.js";
 import { subscriber } from "./subscriber.js";
 import { calls, subscribers } from "./subscribers.js";
@@ -25,12 +26,14 @@ function route() {
   view?.end();
   const params = new URLSearchParams(query);
   if (page === "subscriber" && rest.length) view = subscriber(app, decodeURIComponent(rest.join("/")));
+  else if (page === "parent" && rest.length) view = parent(app, decodeURIComponent(rest.join("/")));
+  else if (page === "parents") view = parents(app, params);
   else if (page === "subscribers") view = subscribers(app, params);
   else if (page === "calls") view = calls(app);
   else view = overview(app);
   document.title = `${view.title} – Sluice`;
   by("main").replaceChildren(view.element);
-  const here = page === "subscriber" ? "subscribers" : page || "overview";
+  const here = { subscriber: "subscribers", parent: "parents" }[page] ?? (page || "overview");
   for (const link of document.querySelectorAll("nav a")) {
     if (link.dataset.page === here) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");

@@ -59,3 +59,4 @@ export function tile(label, id) {
 }
 
 export const linkTo = (id) => `#/subscriber/${encodeURIComponent(id)}`;
+export const linkToParent = (id) => `#/parent/${encodeURIComponent(id)}`;

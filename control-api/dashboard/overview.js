@@ -51,6 +51,10 @@ export function findings(store) {
     const share = now[dir].unclassified_per_s / (now[dir].unclassified_per_s + now[dir].packets_per_s);
     if (share > UNKNOWN) add("warn", `${format.percent(share)} of the packets ${dir} belong to no subscriber`);
   }
+  for (const dir of ["down", "up"]) {
+    const slowed = now.parents[`slowed_${dir}`];
+    if (slowed) add("warn", `${slowed === 1 ? "one aggregate is" : `${format.whole(slowed)} aggregates are`} the bottleneck ${dir}: their subscribers share`, "#/parents");
+  }
   const { overloads } = store;
   if (overloads.length) add("warn", `in overload: ${overloads.slice(0, 3).map(({ id, dir }) => `${id} (${dir})`).join(", ")}${overloads.length > 3 ? ` and ${overloads.length - 3} more` : ""}`, linkTo(overloads[0].id));
   return list.sort((a, b) => (a.level === b.level ? 0 : a.level === "bad" ? -1 : 1));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Finding a subscriber: what a search found, or all records page by page; and the list of the API's calls.
 import { call } from "./api.js";
-import { h, linkTo, table } from "./dom.js";
+import { h, linkTo, linkToParent, table } from "./dom.js";
 import * as format from "./format.js";
 
 const PAGE = 50;
@@ -11,14 +11,22 @@ const row = (record) => [h("a", { href: linkTo(record.id) }, record.id), format.
 async function searched(text) {
   const { body } = await call(`v1/search?limit=${PAGE}&q=${encodeURIComponent(text)}`);
   const found = body.items.map(({ by, subscriber }) => [...row(subscriber), by]);
-  const say = body.more ? `More than ${found.length} fit; these fit best. Say more to see fewer.` : `${found.length} found`;
-  return { heads: [...heads, { text: "Found by" }], rows: found, say, empty: "No name, address, VLAN or PPPoE session like this." };
+  const all = found.length + body.parents.length;
+  const say = body.more ? `More than ${all} fit; these fit best. Say more to see fewer.` : `${all} found`;
+  return { heads: [...heads, { text: "Found by" }], rows: found, parents: body.parents, say, empty: "No subscriber has a name, address, VLAN or PPPoE session like this." };
 }
 
 async function listed(after) {
   const { body } = await call(`v1/subscribers?limit=${PAGE}${after ? `&after=${encodeURIComponent(after)}` : ""}`);
   const say = `${format.whole(body.total)} in all${after ? `, those behind ${after}` : ""}`;
   return { heads, rows: body.items.map(row), say, empty: "There are no records yet.", next: body.next };
+}
+
+/** Aggregates that a search found. */
+function aggregates(found) {
+  const shown = table("Aggregates", [{ text: "Aggregate" }, { text: "Down", number: true }, { text: "Up", number: true }, { text: "Below" }]);
+  shown.set(found.map(({ id, down_bps, up_bps, parent }) => [h("a", { href: linkToParent(id) }, id), format.bps(down_bps), format.bps(up_bps), parent ? h("a", { href: linkToParent(parent) }, parent) : ""]), "");
+  return h("section", { id: "found-parents" }, h("h2", {}, "Aggregates"), shown.element, h("h2", {}, "Subscribers"));
 }
 
 export function subscribers(app, query) {
@@ -32,7 +40,7 @@ export function subscribers(app, query) {
       const shown = table("Subscribers", found.heads);
       shown.set(found.rows, found.empty);
       note.textContent = found.say;
-      place.replaceChildren(shown.element, found.next ? h("p", {}, h("a", { class: "more", href: `#/subscribers?after=${encodeURIComponent(found.next)}` }, "Next page")) : "");
+      place.replaceChildren(found.parents?.length ? aggregates(found.parents) : "", shown.element, found.next ? h("p", {}, h("a", { class: "more", href: `#/subscribers?after=${encodeURIComponent(found.next)}` }, "Next page")) : "");
     } catch (error) {
       app.failed(error);
       note.textContent = `Not found out: ${error.message}`;

@@ -40,13 +40,15 @@ macro_rules! file {
 const PAGE: File = file!("index.html", HTML);
 
 /// Everything under `/assets`.
-const FILES: [File; 13] = [
+const FILES: [File; 15] = [
     file!("app.js", SCRIPT),
     file!("api.js", SCRIPT),
     file!("charts.js", SCRIPT),
     file!("dom.js", SCRIPT),
     file!("format.js", SCRIPT),
     file!("overview.js", SCRIPT),
+    file!("parents.js", SCRIPT),
+    file!("rates.js", SCRIPT),
     file!("store.js", SCRIPT),
     file!("subscriber.js", SCRIPT),
     file!("subscribers.js", SCRIPT),

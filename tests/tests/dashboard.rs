@@ -312,6 +312,79 @@ fn refusals_are_shown_by_field(browser: &Browser, network: &Direct) -> Result<()
     Ok(())
 }
 
+/// Both subscribers below a PON port that has less than they ask for, and that below a site which has enough.
+fn below_aggregates(network: &Direct) -> Result<()> {
+    let puts = [
+        ("/v1/parents/site-1", r#"{"down_bps": 1000000000, "up_bps": 1000000000}"#),
+        ("/v1/parents/pon-7", r#"{"parent": "site-1", "down_bps": 15000000, "up_bps": 500000000}"#),
+        ("/v1/parents/pon-8", r#"{"parent": "site-1", "down_bps": 2500000000, "up_bps": 1250000000}"#),
+    ];
+    for (path, body) in puts {
+        let (status, answer) = network.shaper.put(path, body)?;
+        ensure!(status == 201, "{path}: {status} {answer}");
+    }
+    for line in [MIXED, FLOODED] {
+        let (status, answer) =
+            network.shaper.patch(&format!("/v1/subscribers/{}", line.id), r#"{"parent": "pon-7"}"#)?;
+        ensure!(status == 200, "{answer}");
+    }
+    Ok(())
+}
+
+/// A cell of the list of those that matter most, in the row of an aggregate.
+fn cell(id: &str, column: u8) -> String {
+    format!(
+        "[...document.querySelectorAll('#busiest tbody tr')].find((row) => row.querySelector('a')?.textContent === '{id}')?.children[{column}]?.textContent"
+    )
+}
+
+fn aggregates_are_shown(browser: &Browser, network: &Direct) -> Result<()> {
+    below_aggregates(network)?;
+    browser.run("location.hash = '#/'")?;
+    browser.until(
+        "document.querySelector('#verdict')?.textContent.includes('one aggregate is the bottleneck down')",
+    )?;
+    browser.run("location.hash = '#/parents'")?;
+    browser.until("document.querySelector('#busiest tbody a')?.textContent === 'pon-7' && document.querySelector('#busiest .slow') !== null")?;
+    browser.until(&format!("{} === '2'", cell("pon-7", 5)))?;
+    ensure!(
+        browser.value(&cell("site-1", 5))? == "2" && browser.value(&cell("site-1", 6))? == "2",
+        "counts of the site"
+    );
+    browser.until(&format!(
+        "parseFloat({}) > 90 && parseFloat({}) < 105",
+        cell("pon-7", 2),
+        cell("pon-7", 2)
+    ))?;
+    ensure!(browser.text("#all-note")? == "3 in all", "{}", browser.text("#all-note")?);
+    looks_right(browser, "parents")?;
+    ask(browser, "pon-", 2)?;
+    browser.until("document.querySelectorAll('#found-parents tbody a').length === 4")?;
+    tab_to(browser, "#found-parents tbody a")?;
+    browser.press(keys::ENTER)?;
+    browser.until("document.querySelector('.parent #who')?.textContent === 'pon-7'")?;
+    browser.until("document.querySelector('#state').textContent === 'bottleneck down'")?;
+    browser.until("(() => { const rate = parseFloat(document.querySelector('#tile-rate .value').textContent); return rate > 13.5 && rate < 15.6; })()")?;
+    let clock = figure(browser, "clock")?;
+    ensure!((0.5..0.95).contains(&clock), "the clock runs at {clock}");
+    browser.until("document.querySelector('#below-subscribers tbody a')?.textContent === 'mixed-42'")?;
+    browser.until("document.querySelectorAll('#below-subscribers tbody a').length === 2")?;
+    ensure!(browser.value("document.querySelectorAll('.chart canvas').length")? == 3, "charts");
+    looks_right(browser, "parent")?;
+    // another rate, and then the site's page by its link
+    tab_to(browser, "#down_bps")?;
+    browser.press(&format!("30{}", keys::ENTER))?;
+    browser.until("document.querySelector('#ask').open && document.querySelector('#ask-text').textContent.includes('30.0')")?;
+    tab_to(browser, "#confirm")?;
+    browser.press(keys::ENTER)?;
+    browser.until("document.querySelector('#answer').textContent.startsWith('Accepted with 200')")?;
+    browser.until("document.querySelector('#tile-clock .below').textContent === 'not the bottleneck'")?;
+    let record = network.shaper.json("/v1/parents/pon-7")?;
+    ensure!(record["down_bps"] == 30_000_000 && record["parent"] == "site-1", "{record}");
+    browser.click("#record-below a")?;
+    browser.until("document.querySelector('#below-parents tbody a')?.textContent === 'pon-7'")
+}
+
 fn whole_story(network: &mut Direct) -> Result<()> {
     let traffic = traffic(network)?;
     let tagged =
@@ -325,6 +398,9 @@ fn whole_story(network: &mut Direct) -> Result<()> {
     search_finds(&browser)?;
     rate_changes_by_keyboard(&browser, network)?;
     subscriber_is_true(&browser, network)?;
+    aggregates_are_shown(&browser, network)?;
+    browser.run(&format!("location.hash = '#/subscriber/{}'", MIXED.id))?;
+    browser.until("document.querySelector('#record-parent a')?.textContent === 'pon-7'")?;
     let complaints = browser.complaints()?;
     ensure!(complaints.is_empty(), "the console says {complaints:?}");
     refusals_are_shown_by_field(&browser, network)?;

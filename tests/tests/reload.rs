@@ -68,7 +68,7 @@ fn run(network: &Direct) -> Result<Timed> {
     let shown = network.shaper.json("/v1/profiles")?;
     let names: Vec<_> =
         shown["items"].as_array().into_iter().flatten().map(|one| one["name"].clone()).collect();
-    ensure!(names == ["default", "gold"] && shown["items"][0]["aqm"] == "codel", "{shown}");
+    ensure!(names == ["default", "gold", "other"] && shown["items"][0]["aqm"] == "codel", "{shown}");
     let (status, answer) = network.shaper.patch("/v1/subscribers/flooded", r#"{"profile":"gold"}"#)?;
     ensure!(status == 200, "{answer}");
     let_flow(0.5);
@@ -92,8 +92,11 @@ fn run(network: &Direct) -> Result<Timed> {
 fn a_changed_profile_holds_for_queues_that_are_full() {
     let name = "a_changed_profile_holds_for_queues_that_are_full";
     undisturbed(name, || {
-        let plan =
-            Plan { lines: vec![LINE], profile: "aqm = \"fifo\"\nlimit_us = 200000", ..Plan::default() };
+        let plan = Plan {
+            lines: vec![LINE],
+            profile: "aqm = \"fifo\"\nlimit_us = 200000\n[profile.other]\naqm = \"dualpi2\"",
+            ..Plan::default()
+        };
         let network = Direct::set(&plan)?;
         let verdict = run(&network).with_context(|| format!("sluice said: {}", network.shaper.output()))?;
         Ok((verdict, network.shaper.gap_us()?))

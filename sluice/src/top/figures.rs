@@ -8,7 +8,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use model::Subscriber;
-use model::stats::{DelayStats, DirectionStats, LcoreState, PortState, QueueStats, SubscriberStats, Top};
+use model::stats::{
+    DelayStats, DirectionStats, LcoreState, ParentTopEntry, PortState, QueueStats, SubscriberStats, Top,
+};
 use serde_json::{Value, json};
 
 use super::scrape::{Bins, Queue, Scrape, Way};
@@ -29,6 +31,8 @@ pub(super) struct Sample {
     pub(super) ports: Vec<PortState>,
     pub(super) lcores: Vec<LcoreState>,
     pub(super) top: Top,
+    /// Aggregates that are slowed most, the way the list goes.
+    pub(super) slowest: Vec<ParentTopEntry>,
     /// Of the subscriber that is looked at.
     pub(super) subject: Option<Subject>,
 }
@@ -275,6 +279,10 @@ pub(super) fn json(history: &History) -> Option<Value> {
         "down": ways.down.json(),
         "up": ways.up.json(),
         "subscribers": {"configured": scrape.configured, "active": scrape.active},
+        "parents": {
+            "configured": scrape.parents, "slowed": {"down": scrape.down.slowed, "up": scrape.up.slowed},
+            "slowest": last.slowest,
+        },
         "buffers": {"free": scrape.buffers_free, "used": scrape.buffers_used},
         "shaper_lag_us": {"p50": lag(0.5), "p99": lag(0.99)},
         "overload_episodes": {"down": scrape.down.overloads, "up": scrape.up.overloads},

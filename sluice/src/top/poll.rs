@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use model::Subscriber;
-use model::stats::{Event, LcoreState, PortState, SubscriberStats, Top, TopBy};
+use model::stats::{
+    Direction, Event, LcoreState, ParentTop, ParentTopEntry, PortState, SubscriberStats, Top, TopBy,
+};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -22,6 +24,8 @@ use crate::subs::client::{Client, encode};
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Subscribers of the list.
 const LIST: u32 = 50;
+/// Aggregates named.
+const SLOWEST: u32 = 8;
 /// Before the stream of events is asked for again.
 const AGAIN: Duration = Duration::from_secs(2);
 
@@ -84,10 +88,20 @@ pub(super) fn sample(client: &Client, query: &Query, clock: Clock) -> anyhow::Re
     };
     let dir = query.dir.label();
     let top: Top = read(client, &format!("/v1/top?by={by}&dir={dir}&n={LIST}&window_s=10"))?;
+    let slowed = if query.dir == Direction::Down { scrape.down.slowed } else { scrape.up.slowed };
+    let slowest = if slowed > 0.0 { slowest(client, dir)? } else { Vec::new() };
     let ports: Items<PortState> = read(client, "/v1/ports")?;
     let lcores: Items<LcoreState> = read(client, "/v1/lcores")?;
     let subject = query.subject.as_ref().map(|id| subject(client, id)).transpose()?;
-    Ok(Sample { at, scrape, ports: ports.items, lcores: lcores.items, top, subject })
+    Ok(Sample { at, scrape, ports: ports.items, lcores: lcores.items, top, slowest, subject })
+}
+
+/// Aggregates that are a bottleneck, those slowed most first.
+fn slowest(client: &Client, dir: &str) -> anyhow::Result<Vec<ParentTopEntry>> {
+    let path = format!("/v1/top/parents?by=clock&dir={dir}&n={SLOWEST}&window_s=10");
+    let mut list: ParentTop = read(client, &path)?;
+    list.items.retain(|parent| parent.clock_speed < 0.99);
+    Ok(list.items)
 }
 
 fn subject(client: &Client, id: &str) -> anyhow::Result<Subject> {

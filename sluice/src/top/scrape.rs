@@ -12,6 +12,8 @@ pub(super) struct Scrape {
     pub(super) up: Way,
     pub(super) configured: f64,
     pub(super) active: f64,
+    /// Aggregates.
+    pub(super) parents: f64,
     pub(super) buffers_free: f64,
     pub(super) buffers_used: f64,
     /// How late departures were.
@@ -27,6 +29,8 @@ pub(super) struct Way {
     pub(super) unclassified: f64,
     /// Episodes.
     pub(super) overloads: f64,
+    /// Aggregates that are a bottleneck.
+    pub(super) slowed: f64,
 }
 
 /// All L or all C queues.
@@ -97,6 +101,7 @@ impl Scrape {
         match (series.name, series.label("state")) {
             ("sluice_subscribers", "configured") => self.configured = value,
             ("sluice_subscribers", "active") => self.active = value,
+            ("sluice_parents", _) => self.parents = value,
             ("sluice_buffers", "free") => self.buffers_free = value,
             ("sluice_buffers", "used") => self.buffers_used = value,
             ("sluice_shaper_lag_seconds_bucket", _) => self.lag.push(series),
@@ -117,6 +122,7 @@ impl Way {
         match series.name {
             "sluice_unclassified_packets_total" => self.unclassified += series.value,
             "sluice_overload_episodes_total" => self.overloads += series.value,
+            "sluice_parents_saturated" => self.slowed = series.value,
             _ => match series.label("queue") {
                 "l4s" => self.l4s.take(series),
                 "classic" => self.classic.take(series),

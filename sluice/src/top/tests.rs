@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use model::Subscriber;
 use model::config::Role;
 use model::stats::{
-    Event as Happened, EventKind, LcoreRole, LcoreState, PortDrops, PortState, SubscriberStats, TopEntry,
+    Event as Happened, EventKind, LcoreRole, LcoreState, ParentTopEntry, PortDrops, PortState,
+    SubscriberStats, TopEntry,
 };
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
@@ -104,6 +105,13 @@ fn sample(second: u32) -> Sample {
     (sample.scrape.buffers_free, sample.scrape.buffers_used) = (230_000.0, 32_144.0);
     sample.scrape.lag =
         Bins(vec![(0.000_002, time * 50.0), (0.000_01, time * 100.0), (f64::INFINITY, time * 100.0)]);
+    (sample.scrape.parents, sample.scrape.down.slowed) = (420.0, 2.0);
+    let slow = |id: &str, clock_speed| ParentTopEntry {
+        id: id.to_owned(),
+        clock_speed,
+        ..ParentTopEntry::default()
+    };
+    sample.slowest = vec![slow("pon-7", 0.61), slow("site-3", 0.87)];
     sample.ports = vec![port("core", Role::Core, true, 1.0), port("access", Role::Access, true, 0.873)];
     sample.lcores = vec![
         lcore(0, LcoreRole::Control, 0.03, false),

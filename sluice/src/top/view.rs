@@ -11,6 +11,7 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Paragraph, Sparkline};
 
 use super::figures::{Sample, WayFigures, Ways};
+use super::scrape::Scrape;
 use super::screen::{Health, Screen, View};
 use super::subscriber;
 use super::units::{percent, short, time};
@@ -74,14 +75,16 @@ fn overview(frame: &mut Frame<'_>, area: Rect, screen: &Screen) {
     let ports = last.ports.len().min(MOST_PORTS);
     let lcores = lcore_lines(&last.lcores, area.width);
     let sparks = if area.height > 30 { 3 } else { 1 };
-    let heights = [3, sparks, 2, 2, length(ports), length(lcores.len())].map(Constraint::Length);
+    let figures = box_lines(last, screen.history.long().as_ref(), screen.query.dir);
+    let lines_of_box = length(figures.len());
+    let heights = [3, sparks, 2, lines_of_box, length(ports), length(lcores.len())].map(Constraint::Length);
     let rest = [Constraint::Min(3), Constraint::Length(if area.height > 30 { 5 } else { 2 })];
     let areas = Layout::vertical(heights.into_iter().chain(rest)).split(area);
     let at = |index: usize| areas.get(index).copied().unwrap_or_default();
     lines(frame, at(0), traffic(screen.history.short(), screen.history.long()));
     spark(frame, at(1), screen);
     lines(frame, at(2), drops(screen.history.long().as_ref()));
-    lines(frame, at(3), box_lines(last, screen.history.long().as_ref()));
+    lines(frame, at(3), figures);
     lines(frame, at(4), last.ports.iter().take(MOST_PORTS).map(port_line).collect());
     lines(frame, at(5), lcores);
     top(frame, at(6), screen, last);
@@ -153,13 +156,13 @@ fn drops(ways: Option<&Ways>) -> Vec<Line<'static>> {
     each.into_iter().map(line).collect()
 }
 
-/// Subscribers, buffers, lateness.
-fn box_lines(last: &Sample, ways: Option<&Ways>) -> Vec<Line<'static>> {
+/// Subscribers, buffers, lateness, and aggregates where there are any.
+fn box_lines(last: &Sample, ways: Option<&Ways>, dir: Direction) -> Vec<Line<'static>> {
     let scrape = &last.scrape;
     let buffers = scrape.buffers_free + scrape.buffers_used;
     let used = if buffers > 0.0 { scrape.buffers_used / buffers } else { 0.0 };
     let lag = |share| time(ways.and_then(|ways| ways.lag.quantile(share)));
-    vec![
+    let mut rows = vec![
         Line::from(format!(
             "subscribers {:.0} configured, {:.0} active   buffers {} of {} used",
             scrape.configured,
@@ -174,7 +177,23 @@ fn box_lines(last: &Sample, ways: Option<&Ways>) -> Vec<Line<'static>> {
             scrape.down.overloads,
             scrape.up.overloads,
         )),
-    ]
+    ];
+    if scrape.parents > 0.0 {
+        rows.push(aggregates(last, dir));
+    }
+    rows
+}
+
+/// How many aggregates are bottlenecks, and which most, the way the list goes.
+fn aggregates(last: &Sample, dir: Direction) -> Line<'static> {
+    let Scrape { parents, down, up, .. } = &last.scrape;
+    let text = format!("aggregates {parents:.0}, bottlenecks down {:.0}, up {:.0}", down.slowed, up.slowed);
+    let named = last.slowest.iter().map(|parent| format!(" {} {}", parent.id, percent(parent.clock_speed)));
+    let named: String = named.collect();
+    if named.is_empty() {
+        return Line::from(text);
+    }
+    Line::from(vec![Span::raw(text), Span::raw(format!("   {}:{named}", dir.label())).yellow()])
 }
 
 fn port_line(port: &PortState) -> Line<'static> {
@@ -305,6 +324,8 @@ COLUMNS
   MARK/S, DROP/S   packets changed to CE here, packets lost here
   clock            speed of the clock that a port's subscribers share; below 1
                    the port is full and all of them slow alike
+  bottlenecks      aggregates with less than is asked of them, by their clocks:
+                   what their subscribers get of their plans
   shaper lag       how late packets departed against that clock
 Delays, marks, drops are those of the last 10 seconds.";
     TEXT.lines()
