@@ -367,20 +367,24 @@ impl Syncer {
         Ok(Self { shared, thread: Some(thread) })
     }
 
+    /// There is something to flush. Only the first to say so wakes the thread: it flushes what comes until then.
     fn dirty(&self) {
-        self.tell(|state| state.dirty = true);
+        let (state, bell) = &*self.shared;
+        if !std::mem::replace(&mut state.lock().unwrap_or_else(PoisonError::into_inner).dirty, true) {
+            bell.notify_one();
+        }
     }
 
-    fn tell(&self, change: impl FnOnce(&mut SyncState)) {
+    fn stop(&self) {
         let (state, bell) = &*self.shared;
-        change(&mut state.lock().unwrap_or_else(PoisonError::into_inner));
+        state.lock().unwrap_or_else(PoisonError::into_inner).stop = true;
         bell.notify_one();
     }
 }
 
 impl Drop for Syncer {
     fn drop(&mut self) {
-        self.tell(|state| state.stop = true);
+        self.stop();
         if self.thread.take().is_some_and(|thread| thread.join().is_err()) {
             tracing::error!("the store's flushing thread had panicked");
         }

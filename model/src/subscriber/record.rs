@@ -237,6 +237,9 @@ impl Subscriber {
     ///
     /// As [`from_json`](Self::from_json); also if the patch is no object or changes the id.
     pub fn merge_patch(&self, patch: &Value) -> Result<Self, RecordError> {
+        if let Some(patched) = self.with_rates(patch) {
+            return Ok(patched);
+        }
         let strangers = strangers(patch);
         if !strangers.is_empty() {
             return Err(RecordError(strangers));
@@ -244,6 +247,20 @@ impl Subscriber {
         let patched = Self::from_value(&merged(self.to_value(), patch)?)?;
         keeps_id(&self.id, &patched.id)?;
         Ok(patched)
+    }
+
+    /// The record after a patch of nothing but good rates, which is what most patches are; `None`: it is another.
+    fn with_rates(&self, patch: &Value) -> Option<Self> {
+        let mut patched = self.clone();
+        for (name, value) in patch.as_object()? {
+            let rate = value.as_u64().filter(|rate| (MIN_RATE_BPS..=MAX_RATE_BPS).contains(rate))?;
+            match name.as_str() {
+                "down_bps" => patched.down_bps = rate,
+                "up_bps" => patched.up_bps = rate,
+                _ => return None,
+            }
+        }
+        Some(patched)
     }
 }
 

@@ -284,6 +284,10 @@ fn a_merge_patch_changes_what_it_names_and_null_removes() {
     assert_eq!(patched.matches.vlan, Some(Vlan { outer: 100, inner: Some(7) }));
     assert_eq!(patched.matches.ipv4, subscriber.matches.ipv4);
     assert_eq!(subscriber.merge_patch(&json!({})).unwrap(), subscriber);
+    // rates alone take a shorter way to the same record
+    let (short, long) = (json!({"up_bps": 64_000}), json!({"up_bps": 64_000, "profile": subscriber.profile}));
+    assert_eq!(subscriber.merge_patch(&short).unwrap(), subscriber.merge_patch(&long).unwrap());
+    assert!(subscriber.merge_patch(&json!({"up_bps": 63_999})).is_err());
     assert_eq!(subscriber.merge_patch(&json!({"id": "cust-42"})).unwrap(), subscriber);
 }
 
