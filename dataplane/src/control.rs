@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use aqm::Nanos;
-use engine::{OverloadEvent, OverloadMonitor, PiBanks, SharedHistogram};
+use engine::{Delay, OverloadEvent, OverloadMonitor, PiBanks, SharedHistogram};
 
 /// Queue ids whose overload is followed at a time.
 const OVERLOADS: usize = 4_096;
@@ -73,7 +73,8 @@ impl ControlWorker {
             let begin = clock();
             banks.update(next.bank, now, &mut |id, on| monitor.set(now, id, on, &mut emit));
             let took = clock().since(begin);
-            shared.pass.record(u32::try_from(took.0 >> aqm::Stamp::SHIFT).unwrap_or(u32::MAX));
+            let units = u32::try_from(took.0 >> aqm::Stamp::SHIFT).unwrap_or(u32::MAX);
+            shared.pass.record(Delay::of(units), 1);
             let tupdate = banks.tupdate(next.bank);
             next.at = if now.since(next.at).0 > tupdate.0.saturating_mul(BEHIND) { now } else { next.at };
             next.at += tupdate;

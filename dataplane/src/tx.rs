@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use aqm::Nanos;
 use dpdk::{Burst, Consumer, TxQueue};
 use engine::{
-    Change, Counter, ParentId, ParentSnapshot, ParentUse, PortId, PortShared, Profiles, QueueId,
-    QueueSnapshot, Shard,
+    Change, Counter, Meta, Packet as _, ParentId, ParentSnapshot, ParentUse, PortId, PortShared, Profiles,
+    QueueId, QueueSnapshot, Shard,
 };
 
 use crate::packet::MbufPacket;
@@ -66,7 +66,11 @@ impl Sink for TxWorker {
     fn take(&mut self, now: Nanos, _: usize, burst: &mut Burst) {
         self.enqueue(now);
         std::mem::swap(&mut self.incoming, burst);
-        self.prefetch();
+    }
+
+    #[inline]
+    fn expect(&self, meta: Meta) {
+        self.shard.prefetch(meta);
     }
 }
 
@@ -123,6 +127,8 @@ pub(crate) struct TxWorker {
     desk: Desk,
     /// Packets that have come and are on their way into the caches.
     incoming: Burst,
+    /// Of them, those that do not leave at once.
+    held_back: Burst,
     leaving: Vec<MbufPacket>,
     held: Arc<Held>,
 }
@@ -150,7 +156,17 @@ impl TxWorker {
         held: Arc<Held>,
     ) -> Self {
         let leaving = Vec::with_capacity(BURST);
-        Self { shard, rings, ports, states, desk, incoming: Burst::new(), leaving, held }
+        Self {
+            shard,
+            rings,
+            ports,
+            states,
+            desk,
+            incoming: Burst::new(),
+            held_back: Burst::new(),
+            leaving,
+            held,
+        }
     }
 
     /// One loop; whether it found work.
@@ -205,10 +221,33 @@ impl TxWorker {
         }
     }
 
+    /// Takes in what has come; what nothing holds back goes to its port.
     #[inline]
     fn enqueue(&mut self, now: Nanos) {
-        for mbuf in self.incoming.drain() {
-            self.shard.enqueue(now, MbufPacket::new(mbuf));
+        if self.incoming.is_empty() {
+            return;
+        }
+        for port in &self.ports {
+            let room = if port.up { port.waiting.room() } else { 0 };
+            self.shard.open(now, port.id, room);
+        }
+        for packet in self.incoming.drain().map(MbufPacket::new) {
+            let egress = packet.meta().egress;
+            // neither push is refused: the shard was told of the room, and the bursts are of one size
+            let _ = if !self.shard.passes(now, &packet) {
+                self.held_back.push(packet.into_mbuf())
+            } else if let Some(port) = self.ports.iter_mut().find(|port| port.id == egress) {
+                port.waiting.push(packet.into_mbuf())
+            } else {
+                Ok(())
+            };
+        }
+        for packet in self.held_back.drain().map(MbufPacket::new) {
+            self.shard.enqueue(now, packet);
+        }
+        for port in &mut self.ports {
+            self.shard.shut(port.id);
+            port.send();
         }
     }
 

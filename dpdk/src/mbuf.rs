@@ -76,6 +76,12 @@ impl Mbuf {
         m.buf_addr.wrapping_add(usize::from(m.data_off))
     }
 
+    /// Where a frame begins that a driver has just received, as a rule: for a prefetch that cannot wait for the mbuf.
+    #[inline]
+    pub fn usual_data_address(&self) -> *const u8 {
+        self.address().wrapping_add(size_of::<sys::Mbuf>() + sys::K_PKTMBUF_HEADROOM as usize)
+    }
+
     /// The first segment.
     #[inline]
     pub fn data(&self) -> &[u8] {

@@ -18,8 +18,9 @@ use aqm::{Ecn, Queue};
 use crossbeam_utils::CachePadded;
 
 use crate::change::Direction;
-use crate::histogram::{SharedHistogram, Totals};
+use crate::histogram::{Delay, SharedHistogram, Totals};
 use crate::packet::QueueId;
+use crate::shard::Passed;
 
 pub(crate) mod queue;
 #[cfg(test)]
@@ -122,13 +123,24 @@ impl ShardCounters {
         at(&self.queues, direction, queue).arrived.add(1);
     }
 
-    /// A packet begins to leave, `delay` units of 64 ns after it arrived; `bytes` without overhead.
+    /// A packet begins to leave; `bytes` without overhead.
     #[inline]
-    pub fn forwarded(&self, direction: Direction, queue: Queue, bytes: u32, delay: u32) {
+    pub fn forwarded(&self, direction: Direction, queue: Queue, bytes: u32, delay: Delay) {
         let sums = at(&self.queues, direction, queue);
         sums.forwarded.add(1);
         sums.bytes.add(u64::from(bytes));
-        sums.delay.record(delay);
+        sums.delay.record(delay, 1);
+    }
+
+    /// Packets came and left at once, none of them late.
+    pub(crate) fn passed(&self, direction: Direction, queue: Queue, passed: Passed, delay: Delay) {
+        let Passed { packets, bytes } = passed;
+        let sums = at(&self.queues, direction, queue);
+        sums.arrived.add(packets.into());
+        sums.forwarded.add(packets.into());
+        sums.bytes.add(bytes.into());
+        sums.delay.record(delay, packets);
+        self.lag.record(Delay::default(), packets);
     }
 
     /// A packet was changed to CE.
@@ -157,7 +169,7 @@ impl ShardCounters {
     /// How late a departure was, in units of 64 ns.
     #[inline]
     pub fn lag(&self, units: u32) {
-        self.lag.record(units);
+        self.lag.record(Delay::of(units), 1);
     }
 
     /// Adds these counters to `totals`.

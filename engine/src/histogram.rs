@@ -103,6 +103,34 @@ pub(crate) const fn bin_of(units: u32) -> usize {
     bin as usize + (clamped >= next) as usize
 }
 
+/// A value and its bin, found once.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Delay {
+    units: u32,
+    bin: u8,
+}
+
+impl Delay {
+    /// Of a value in units of 64 ns.
+    #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "there are 46 bins")]
+    pub fn of(units: u32) -> Self {
+        Self { units, bin: bin_of(units) as u8 }
+    }
+
+    /// The value.
+    #[inline]
+    pub(crate) fn units(self) -> u32 {
+        self.units
+    }
+
+    /// Its bin.
+    #[inline]
+    pub(crate) fn bin(self) -> usize {
+        usize::from(self.bin)
+    }
+}
+
 /// The upper edge of each bin in microseconds; `None` is infinity.
 pub fn upper_edges_us() -> impl Iterator<Item = Option<f64>> {
     LOWER[1..].iter().map(|&edge| Some(micros(u64::from(edge)))).chain([None])
@@ -132,18 +160,16 @@ impl Default for SharedHistogram {
 }
 
 impl SharedHistogram {
-    /// Adds a value, in units of 64 ns. One thread only: a second writer's values could be lost.
+    /// Adds a value so many times. One thread only: a second writer's values could be lost.
     #[inline]
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "bin_of is below BINS for every value (tested), the check folds away"
-    )]
-    pub fn record(&self, units: u32) {
-        let bin = &self.bins[bin_of(units)];
-        bin.store(bin.load(Relaxed).wrapping_add(1), Relaxed);
-        self.sum.store(self.sum.load(Relaxed).wrapping_add(u64::from(units)), Relaxed);
-        if units > self.max.load(Relaxed) {
-            self.max.store(units, Relaxed);
+    #[expect(clippy::indexing_slicing, reason = "a delay's bin is below BINS (tested)")]
+    pub fn record(&self, delay: Delay, times: u32) {
+        let bin = &self.bins[delay.bin()];
+        bin.store(bin.load(Relaxed).wrapping_add(times.into()), Relaxed);
+        let sum = u64::from(delay.units) * u64::from(times);
+        self.sum.store(self.sum.load(Relaxed).wrapping_add(sum), Relaxed);
+        if delay.units > self.max.load(Relaxed) {
+            self.max.store(delay.units, Relaxed);
         }
     }
 

@@ -37,7 +37,7 @@ pub use counters::{
     AllTotals, Counter, DropReason, QueueCounters, QueueTotals, RingDrops, RxCounters, ShardCounters,
 };
 pub use footprint::{IdMemory, parent_memory};
-pub use histogram::{BINS, SharedHistogram, Totals, upper_edges_us};
+pub use histogram::{BINS, Delay, SharedHistogram, Totals, upper_edges_us};
 pub use overhead::{PORT_FRAME_OVERHEAD, line_bytes};
 pub use overload::{OverloadEvent, OverloadMonitor};
 pub use packet::{Fifo, Meta, Packet, PortId, QueueId};

@@ -11,6 +11,7 @@
 
 mod admission;
 mod changes;
+mod express;
 mod lane;
 mod managed;
 mod parents;
@@ -23,7 +24,6 @@ mod visit;
 use std::sync::Arc;
 
 use aqm::{BitsPerSec, Nanos, Queue, QueueProtection, Stamp};
-use mem::HugeSlice;
 
 use crate::banks::{PiBanks, local_capacity};
 use crate::budget::Budget;
@@ -38,10 +38,11 @@ use crate::profiles::Profiles;
 use crate::slab::Slab;
 use crate::snapshot::{QueuePart, QueueSnapshot};
 use crate::split::Split;
-use crate::wheel::slot_from;
+use crate::wheel::{low_half, slot_from};
+pub(crate) use express::Passed;
 use lane::Lane;
 use managed::Managed;
-use record::Record;
+use record::Records;
 use stations::Stations;
 use tally::{Tally, Whose};
 
@@ -107,7 +108,7 @@ struct Reserved {
 #[derive(Debug)]
 pub struct Shard<P: Packet> {
     options: ShardOptions,
-    records: HugeSlice<Record<P::Fifo>>,
+    records: Records<P>,
     lanes: Box<[Lane]>,
     budget: Budget,
     tally: Tally,
@@ -150,7 +151,7 @@ impl<P: Packet> Shard<P> {
         let ids = local_capacity(options.index, options.shards, options.capacity);
         let entries = ids + spare_entries(ids);
         Self {
-            records: crate::memory::slice(ids, |_| Record::default()),
+            records: Records::new(ids),
             lanes: options.ports.iter().map(|_| Lane::new(entries)).collect(),
             budget: Budget::new(options.buffers),
             tally: Tally::new(Arc::clone(&options.counters), ids),
@@ -185,35 +186,83 @@ impl<P: Packet> Shard<P> {
         }
     }
 
-    /// Asks the caches for what [`Self::enqueue`] will touch: for a burst, ask for all before the first.
+    /// Asks the caches for what [`Self::passes`] will touch: for a burst, ask for all before the first.
     #[inline]
     pub fn prefetch(&self, meta: Meta) {
         if let Some(local) = self.local(meta.queue_id) {
-            self.prefetch_record(local);
-        }
-    }
-
-    /// The pair of lines of a record; its counters are for packets that leave.
-    #[inline]
-    fn prefetch_record(&self, local: usize) {
-        if let Some(record) = self.records.get(local) {
-            let first: *const Record<P::Fifo> = record;
-            mem::prefetch(first);
-            mem::prefetch(first.cast::<u8>().wrapping_add(64));
+            self.records.prefetch(local);
+            // most profiles know no other queue for it
+            self.records.prefetch_line(local, aqm::classify(meta.ecn, meta.rule, true, false));
         }
     }
 
     /// Takes a packet whose metadata RX has set: queued, or dropped and counted.
-    #[inline]
     pub fn enqueue(&mut self, now: Nanos, packet: P) {
         self.now = self.now.max(now);
         let meta = packet.meta();
+        if let Err(packet) = self.queue_plain(now, packet, meta) {
+            self.enqueue_other(now, packet, meta);
+        }
+    }
+
+    /// The usual packet: its id has no ties but its port, and it is within all limits. Else gives it back, untouched.
+    #[inline]
+    fn queue_plain(&mut self, now: Nanos, packet: P, meta: Meta) -> Result<(), P> {
+        let at = usize::from(meta.egress.0);
+        let (Some(local), Some(lane)) = (self.local(meta.queue_id), self.lanes.get_mut(at)) else {
+            return Err(packet);
+        };
+        let Some((record, warm)) = self.records.both_of(local) else { return Err(packet) };
+        let Some(params) = self.options.profiles.get(record.profile) else { return Err(packet) };
+        let bytes = record.bytes() + u64::from(params.mtu);
+        if !record.is_plain(meta.egress.0)
+            || !lane.up
+            || bytes > u64::from(warm.limit_bytes)
+            || record.packets() >= params.limit_packets
+            || !self.budget.admits(warm.buffers, packet.buffers())
+            || self.links
+        {
+            return Err(packet);
+        }
+        let queue = params.discipline.classify(meta.ecn, meta.rule);
+        let was_idle = record.packets() == 0;
+        let head_changed = record.packets_in(queue) == 0;
+        self.budget.take(packet.buffers());
+        self.queued += 1;
+        warm.push(record, queue, packet, line_bytes(params.overhead, meta.l3_bytes));
+        if was_idle {
+            self.waiting[record.direction as usize] += 1;
+        }
+        if was_idle || !record.scheduled {
+            record.shaper.join(lane.time(&self.options.ports[at], now));
+            if !record.scheduled
+                && let Some(slot) = lane.wheel.insert(index(local), slot_from(record.shaper.due()))
+            {
+                (warm.slot, record.scheduled) = (low_half(slot), true);
+            }
+        }
+        let watch = (head_changed || !record.watched) && params.watches(record.l(), record.c());
+        let (due, direction) = (record.shaper.due(), record.direction);
+        self.tally.arrived(&mut self.records, Whose { local, direction, queue }, meta.ecn);
+        if due <= now {
+            // it leaves in a moment, and its counters were not asked for
+            self.records.prefetch_line(local, queue);
+        }
+        if watch {
+            self.watch(local);
+        }
+        Ok(())
+    }
+
+    /// Any other packet.
+    #[inline(never)]
+    fn enqueue_other(&mut self, now: Nanos, packet: P, meta: Meta) {
         match self.judge(now, &packet, meta) {
-            Ok(admitted) if self.records[admitted.local].aqm.is_special() => {
+            Ok(admitted) if self.records[admitted.local].is_special() => {
                 self.accept_special(packet, admitted);
             }
             Ok(admitted) => {
-                self.tally.arrived(&mut self.records[admitted.local], admitted.whose, meta.ecn);
+                self.tally.arrived(&mut self.records, admitted.whose, meta.ecn);
                 self.accept(now, packet, admitted);
             }
             Err(Refused::Misdirected(direction)) => {
@@ -221,9 +270,8 @@ impl<P: Packet> Shard<P> {
                 self.tally.misdirected(direction, meta.ecn);
             }
             Err(Refused::Dropped(whose, reason)) => {
-                let record = &mut self.records[whose.local];
-                self.tally.arrived(record, whose, meta.ecn);
-                self.tally.dropped(record, whose, reason, meta.ecn);
+                self.tally.arrived(&mut self.records, whose, meta.ecn);
+                self.tally.dropped(&mut self.records, whose, reason, meta.ecn);
             }
         }
     }
@@ -231,11 +279,11 @@ impl<P: Packet> Shard<P> {
     /// A packet comes to an id whose state is in a slab.
     #[inline(never)]
     fn accept_special(&mut self, packet: P, admitted: Admitted) {
-        match self.records[admitted.local].aqm {
+        match *self.records.warm(admitted.local).aqm() {
             State::Managed(place) => self.accept_managed(packet, &admitted, place),
             State::Protected(_, place) => self.accept_protected(packet, admitted, place),
             State::None | State::DualPi2(_) => {
-                self.tally.arrived(&mut self.records[admitted.local], admitted.whose, packet.meta().ecn);
+                self.tally.arrived(&mut self.records, admitted.whose, packet.meta().ecn);
                 self.accept(self.now, packet, admitted);
             }
         }
@@ -261,13 +309,14 @@ impl<P: Packet> Shard<P> {
         }
         let bytes = line_bytes(params.overhead, meta.l3_bytes);
         // RFC 9332 figure 3: before classification matters, on both queues, the packet's own size not counted
-        if (record.bytes() + u64::from(params.mtu) > u64::from(record.limit_bytes)
+        let warm = self.records.warm(local);
+        if (record.bytes() + u64::from(params.mtu) > u64::from(warm.limit_bytes)
             || record.packets() >= params.limit_packets)
-            && !record.aqm.is_managed()
+            && !warm.aqm().is_managed()
         {
             return Err(Refused::Dropped(whose, DropReason::Tail));
         }
-        if !self.budget.admits(record.buffers, packet.buffers())
+        if !self.budget.admits(warm.buffers, packet.buffers())
             && !self.admits_due(now, local, packet.buffers())
         {
             return Err(Refused::Dropped(whose, DropReason::Pool));
@@ -282,7 +331,7 @@ impl<P: Packet> Shard<P> {
     /// Whether control traffic stays within its part of the port.
     fn police(&mut self, now: Nanos, local: usize, packet: &P) -> bool {
         let bytes = packet.frame_bytes() + PORT_FRAME_OVERHEAD;
-        let Record { shaper, direction, .. } = &mut self.records[local];
+        let record::Record { shaper, direction, .. } = &mut self.records[local];
         let burst = CONTROL_BURST.max(shaper.pace().time(2 * u64::from(1_514 + PORT_FRAME_OVERHEAD)));
         // the whole first: a share is spent only on what leaves
         if !shaper.has_room(now, burst) {
@@ -300,8 +349,8 @@ impl<P: Packet> Shard<P> {
         let Admitted { local, whose, bytes, lane } = admitted;
         self.budget.take(packet.buffers());
         self.queued += 1;
-        let record = &mut self.records[local];
-        record.push(whose.queue, packet, bytes);
+        self.records.push(local, whose.queue, packet, bytes);
+        let record = &self.records[local];
         if record.kind == QueueKind::Subscriber && record.packets() == 1 {
             self.waiting[record.direction as usize] += 1;
         }
@@ -316,7 +365,7 @@ impl<P: Packet> Shard<P> {
         let record = &self.records[local];
         if record.shaper.due() <= now {
             // it leaves in a moment, and its counters were not asked for
-            mem::prefetch(&raw const record.lines[whose.queue as usize]);
+            self.records.prefetch_line(local, whose.queue);
         }
         if (head_changed || !record.watched)
             && let Some(params) = self.options.profiles.get(record.profile)
@@ -377,9 +426,9 @@ impl<P: Packet> Shard<P> {
         reason = "an id's place is below 2^32; slots are told apart by their low half"
     )]
     fn schedule(&mut self, local: usize, slot: u64) {
-        let record = &mut self.records[local];
+        let (record, warm) = self.records.both_mut(local);
         if let Some(slot) = self.lanes[usize::from(record.lane)].wheel.insert(local as u32, slot) {
-            record.slot = slot as u32;
+            warm.slot = slot as u32;
             record.scheduled = true;
         }
     }
@@ -403,7 +452,7 @@ impl<P: Packet> Shard<P> {
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "an id's place is below 2^32; targets are below 4 s")]
     fn watch(&mut self, local: usize) {
-        let record = &mut self.records[local];
+        let (record, warm) = self.records.both_mut(local);
         let Some(params) = self.options.profiles.get(record.profile) else {
             return;
         };
@@ -420,12 +469,12 @@ impl<P: Packet> Shard<P> {
                 record.slowed = slowed;
                 let target = params.target(lane.served_below(&self.tree, record.node, record.plan()));
                 let units = (target.0 >> TARGET_SHIFT) as u32;
-                if units.abs_diff(record.target) > record.target / 8 {
-                    record.target = units;
+                if units.abs_diff(warm.target) > warm.target / 8 {
+                    warm.target = units;
                     bank.assign(id, place.profile, target);
                 }
             }
-            let head = |queue| record.front::<P>(queue).map(|meta| meta.arrival);
+            let head = |queue| warm.front::<P>(queue).map(|meta| meta.arrival);
             bank.publish(id, head(Queue::L4s), head(Queue::Classic));
         } else if record.watched {
             bank.publish(id, None, None);
@@ -436,9 +485,10 @@ impl<P: Packet> Shard<P> {
     /// One consistent copy of a queue id's counters and state; `None` for an id not in use.
     pub fn snapshot(&mut self, id: QueueId) -> Option<QueueSnapshot> {
         let local = self.local(id)?;
-        let record = self.records.get_mut(local).filter(|record| record.live)?;
-        self.tally.fold_ring_drops(record, local, self.options.ring_drops.take(id));
-        let [l4s, classic] = self.tally.read(record, local);
+        self.records.get(local).filter(|record| record.live)?;
+        self.tally.fold_ring_drops(&mut self.records, local, self.options.ring_drops.take(id));
+        let [l4s, classic] = self.tally.read(&self.records, local);
+        let record = &self.records[local];
         let params = self.options.profiles.get(record.profile)?;
         let p_prime = params
             .place
@@ -491,17 +541,18 @@ impl<P: Packet> Shard<P> {
         &self.options
     }
 
-    /// The place of an id in this shard.
+    /// The place of an id in this shard, if there is one.
     #[inline]
     fn local(&self, id: QueueId) -> Option<usize> {
         let (place, shard) = self.split.of(id);
-        (shard == self.options.index).then_some(place as usize)
+        let local = place as usize;
+        (shard == self.options.index && local < self.records.len()).then_some(local)
     }
 }
 
-/// Bytes of a hot record.
+/// Bytes of an id's records.
 pub(crate) const fn record_bytes<P: Packet>() -> usize {
-    size_of::<Record<P::Fifo>>()
+    record::bytes::<P>()
 }
 
 /// Bytes of a managed discipline's FIFOs.

@@ -19,29 +19,79 @@ const PARENTS: u8 = 5;
 /// What may happen.
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    Offer { id: u32, bytes: u16, ecn: u8, rule: u8, egress: u8, buffers: u32, times: u8, flow: u32 },
-    Dequeue { shard: usize, port: u8, room: usize },
-    Wait { ns: u64 },
+    Offer {
+        id: u32,
+        bytes: u16,
+        ecn: u8,
+        rule: u8,
+        egress: u8,
+        buffers: u32,
+        times: u8,
+        flow: u32,
+        room: Option<usize>,
+    },
+    Dequeue {
+        shard: usize,
+        port: u8,
+        room: usize,
+    },
+    Wait {
+        ns: u64,
+    },
     Tick,
-    Create { id: u32, bps: u64, profile: u16, kind: u8, port: u8, below: u8 },
-    Update { id: u32, bps: u64, profile: u16, kind: u8, below: u8 },
-    Parent { id: u8, above: u8, bps: u64 },
-    RemoveParent { id: u8 },
-    Remove { id: u32 },
-    Link { port: u8, up: bool },
-    PortRate { port: u8, bps: u64 },
-    Ring { id: u32 },
+    Create {
+        id: u32,
+        bps: u64,
+        profile: u16,
+        kind: u8,
+        port: u8,
+        below: u8,
+    },
+    Update {
+        id: u32,
+        bps: u64,
+        profile: u16,
+        kind: u8,
+        below: u8,
+    },
+    Parent {
+        id: u8,
+        above: u8,
+        bps: u64,
+    },
+    RemoveParent {
+        id: u8,
+    },
+    Remove {
+        id: u32,
+    },
+    Link {
+        port: u8,
+        up: bool,
+    },
+    PortRate {
+        port: u8,
+        bps: u64,
+    },
+    Ring {
+        id: u32,
+    },
 }
 
 fn rate() -> impl Strategy<Value = u64> {
     prop_oneof![Just(64_000), Just(1_000_000), Just(50_000_000), Just(2_000_000_000), Just(100_000_000_000)]
 }
 
+/// Room for packets that leave at once; none: all are queued.
+fn room() -> impl Strategy<Value = Option<usize>> {
+    prop_oneof![Just(None), Just(Some(0)), Just(Some(2)), Just(Some(32))]
+}
+
 fn step() -> impl Strategy<Value = Step> {
     let kind = prop_oneof![6 => Just(0_u8), 1 => Just(1), 1 => Just(2)];
     prop_oneof![
-        12 => (0..IDS + 1, 20_u16..9_000, 0..4_u8, 0..5_u8, prop_oneof![4 => Just(0_u8), 1 => 0..PORTS + 1], 1..4_u32, 1..20_u8, 0..40_u32)
-            .prop_map(|(id, bytes, ecn, rule, egress, buffers, times, flow)| Step::Offer { id, bytes, ecn, rule, egress, buffers, times, flow }),
+        12 => (0..IDS + 1, 20_u16..9_000, 0..4_u8, 0..5_u8, prop_oneof![4 => Just(0_u8), 1 => 0..PORTS + 1], 1..4_u32, 1..20_u8, 0..40_u32, room())
+            .prop_map(|(id, bytes, ecn, rule, egress, buffers, times, flow, room)| Step::Offer { id, bytes, ecn, rule, egress, buffers, times, flow, room }),
         8 => (0..2_usize, prop_oneof![3 => Just(0_u8), 1 => 0..PORTS + 1], prop_oneof![Just(0_usize), Just(1), Just(32), Just(500)])
             .prop_map(|(shard, port, room)| Step::Dequeue { shard, port, room }),
         8 => prop_oneof![0..5_000_u64, 0..2_000_000_u64, 0..300_000_000_u64].prop_map(|ns| Step::Wait { ns }),
@@ -101,11 +151,25 @@ impl World {
 
     fn step(&mut self, step: Step) {
         match step {
-            Step::Offer { id, bytes, ecn, rule, egress, buffers, times, flow } => {
+            Step::Offer { id, bytes, ecn, rule, egress, buffers, times, flow, room } => {
                 let (ecn, rule) = (Ecn::from_bits(ecn), Rule::from_bits(rule));
-                for n in 0..u32::from(times) {
-                    let flow = flow + n % 3;
-                    self.rig.offer(Offer { id, l3_bytes: bytes, ecn, rule, egress, buffers, flow });
+                let offers = (0..u32::from(times)).map(|n| Offer {
+                    id,
+                    l3_bytes: bytes,
+                    ecn,
+                    rule,
+                    egress,
+                    buffers,
+                    flow: flow + n % 3,
+                });
+                match room {
+                    None => offers.for_each(|offer| self.rig.offer(offer)),
+                    Some(room) => {
+                        let (up, mixed, seen) = (self.up, self.mixed, &mut self.seen);
+                        self.rig.burst(offers, room, |_, packet| {
+                            check_departure(packet, egress, up, mixed, seen);
+                        });
+                    }
                 }
             }
             Step::Dequeue { shard, port, room } => self.dequeue(shard, port, room),

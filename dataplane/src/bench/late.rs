@@ -56,7 +56,7 @@ impl Late {
 
 #[cfg(test)]
 mod tests {
-    use engine::SharedHistogram;
+    use engine::{Delay, SharedHistogram};
 
     use super::*;
 
@@ -64,7 +64,7 @@ mod tests {
     fn a_span_of_time_can_be_taken_away() {
         let histogram = SharedHistogram::default();
         let all = |units: u32, times: u32| {
-            (0..times).for_each(|_| histogram.record(units));
+            (0..times).for_each(|_| histogram.record(Delay::of(units), 1));
             Late::of(&histogram.totals())
         };
         let before = all(20, 90);

@@ -12,7 +12,7 @@ use aqm::Ecn;
 use model::stats::QueueStats;
 
 use super::DropReason;
-use crate::histogram::{BINS, Totals, bin_of};
+use crate::histogram::{BINS, Delay, Totals};
 
 /// Cells of a ledger behind those of the bins.
 #[derive(Clone, Copy)]
@@ -37,23 +37,6 @@ const _: () = assert!(Cell::DroppedOther as usize == CELLS - 1, "each count has 
 /// What outgrew a queue's line.
 pub(crate) type Ledger = [u64; CELLS];
 
-/// A queue's ledger, and a note that it holds something.
-pub(crate) struct Carry<'a> {
-    pub(crate) ledger: &'a mut Ledger,
-    pub(crate) used: &'a mut bool,
-}
-
-impl Carry<'_> {
-    /// Adds to a cell. Rare, and kept off the packet path.
-    #[cold]
-    #[inline(never)]
-    #[expect(clippy::indexing_slicing, reason = "bins and cells lie within a ledger")]
-    fn add(&mut self, cell: usize, more: u64) {
-        *self.used = true;
-        self.ledger[cell] += more;
-    }
-}
-
 /// Packets that came for a queue.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Arrivals {
@@ -64,10 +47,12 @@ pub(crate) struct Arrivals {
 impl Arrivals {
     /// A packet came, whatever becomes of it.
     #[inline]
-    pub(crate) fn count(&mut self, ecn: Ecn, mut carry: Carry) {
-        bump(&mut self.all, Cell::Arrived, &mut carry);
-        if ecn == Ecn::Ce {
-            bump(&mut self.ce, Cell::ArrivedCe, &mut carry);
+    pub(crate) fn count(&mut self, ecn: Ecn, line: &mut QueueLine, ledger: &mut Ledger) {
+        if bump(&mut self.all) {
+            line.carry(ledger, Cell::Arrived as usize, 1 << u16::BITS);
+        }
+        if ecn == Ecn::Ce && bump(&mut self.ce) {
+            line.carry(ledger, Cell::ArrivedCe as usize, 1 << u16::BITS);
         }
     }
 }
@@ -83,40 +68,62 @@ pub(crate) struct QueueLine {
     max: u32,
     marked: u16,
     bins: [u8; BINS],
+    /// Its ledger holds something.
+    carried: bool,
 }
 
 const _: () = assert!(size_of::<QueueLine>() == 64, "a line");
 
 impl Default for QueueLine {
     fn default() -> Self {
-        Self { bytes: 0, sum: 0, max: 0, marked: 0, bins: [0; BINS] }
+        Self { bytes: 0, sum: 0, max: 0, marked: 0, bins: [0; BINS], carried: false }
     }
 }
 
 impl QueueLine {
-    /// A packet begins to leave, `delay` units of 64 ns after it arrived; `bytes` without overhead.
+    /// A packet begins to leave; `bytes` without overhead.
     #[inline]
-    #[expect(clippy::indexing_slicing, reason = "bin_of is below BINS for every value (tested)")]
-    pub(crate) fn forwarded(&mut self, bytes: u32, delay: u32, mut carry: Carry) {
-        let bin = bin_of(delay);
+    #[expect(clippy::indexing_slicing, reason = "a delay's bin is below BINS (tested)")]
+    pub(crate) fn forwarded(&mut self, bytes: u32, delay: Delay, ledger: &mut Ledger) {
+        let bin = delay.bin();
         let overflowed;
         (self.bins[bin], overflowed) = self.bins[bin].overflowing_add(1);
         if overflowed {
-            carry.add(bin, 1 << u8::BITS);
+            self.carry(ledger, bin, 1 << u8::BITS);
         }
-        add(&mut self.bytes, bytes, Cell::Bytes, &mut carry);
-        add(&mut self.sum, delay, Cell::DelaySum, &mut carry);
-        self.max = self.max.max(delay);
+        if add(&mut self.bytes, bytes) {
+            self.carry(ledger, Cell::Bytes as usize, 1 << u32::BITS);
+        }
+        if add(&mut self.sum, delay.units()) {
+            self.carry(ledger, Cell::DelaySum as usize, 1 << u32::BITS);
+        }
+        self.max = self.max.max(delay.units());
+    }
+
+    /// Adds to a cell. Rare, and kept off the packet path.
+    #[cold]
+    #[inline(never)]
+    #[expect(clippy::indexing_slicing, reason = "bins and cells lie within a ledger")]
+    fn carry(&mut self, ledger: &mut Ledger, cell: usize, more: u64) {
+        self.carried = true;
+        ledger[cell] += more;
+    }
+
+    /// Whether its ledger holds something.
+    pub(crate) fn has_carried(&self) -> bool {
+        self.carried
     }
 
     /// A packet was changed to CE.
     #[inline]
-    pub(crate) fn marked(&mut self, mut carry: Carry) {
-        bump(&mut self.marked, Cell::Marked, &mut carry);
+    pub(crate) fn marked(&mut self, ledger: &mut Ledger) {
+        if bump(&mut self.marked) {
+            self.carry(ledger, Cell::Marked as usize, 1 << u16::BITS);
+        }
     }
 
     /// A packet was dropped; `ecn` as it arrived.
-    pub(crate) fn dropped(reason: DropReason, ecn: Ecn, mut carry: Carry) {
+    pub(crate) fn dropped(&mut self, reason: DropReason, ecn: Ecn, ledger: &mut Ledger) {
         let cell = match reason {
             DropReason::Aqm | DropReason::Overload if ecn.is_ect() => Cell::DroppedEct,
             DropReason::Aqm | DropReason::Overload => Cell::DroppedNotEct,
@@ -124,21 +131,21 @@ impl QueueLine {
             DropReason::Pool => Cell::DroppedPool,
             DropReason::Ring | DropReason::Removed | DropReason::Link => Cell::DroppedOther,
         };
-        carry.add(cell as usize, 1);
+        self.carry(ledger, cell as usize, 1);
     }
 
     /// Adds packets that a full ring kept from this queue.
-    pub(crate) fn fold_ring_drops(packets: u32, mut carry: Carry) {
+    pub(crate) fn fold_ring_drops(&mut self, packets: u32, ledger: &mut Ledger) {
         if packets > 0 {
-            carry.add(Cell::Arrived as usize, packets.into());
-            carry.add(Cell::DroppedOther as usize, packets.into());
+            self.carry(ledger, Cell::Arrived as usize, packets.into());
+            self.carry(ledger, Cell::DroppedOther as usize, packets.into());
         }
     }
 
-    /// The counts: those here and, of a queue that has one, those in the ledger.
+    /// The counts: those here and, if it has carried, those in the ledger.
     #[expect(clippy::indexing_slicing, reason = "bins and cells lie within a ledger")]
-    pub(crate) fn read(&self, arrivals: Arrivals, ledger: Option<&Ledger>) -> QueueCounters {
-        let ledger = ledger.unwrap_or(&[0; CELLS]);
+    pub(crate) fn read(&self, arrivals: Arrivals, ledger: &Ledger) -> QueueCounters {
+        let ledger = if self.carried { ledger } else { &[0; CELLS] };
         let cell = |cell: Cell| ledger[cell as usize];
         let mut bins = [0; BINS];
         for ((count, &here), &there) in bins.iter_mut().zip(&self.bins).zip(ledger) {
@@ -160,24 +167,20 @@ impl QueueLine {
     }
 }
 
-/// Adds one, and what overflows to a cell.
+/// Adds one; whether it overflowed.
 #[inline]
-fn bump(count: &mut u16, cell: Cell, carry: &mut Carry) {
+fn bump(count: &mut u16) -> bool {
     let overflowed;
     (*count, overflowed) = count.overflowing_add(1);
-    if overflowed {
-        carry.add(cell as usize, 1 << u16::BITS);
-    }
+    overflowed
 }
 
-/// Adds `more`, and what overflows to a cell.
+/// Adds `more`; whether it overflowed.
 #[inline]
-fn add(sum: &mut u32, more: u32, cell: Cell, carry: &mut Carry) {
+fn add(sum: &mut u32, more: u32) -> bool {
     let overflowed;
     (*sum, overflowed) = sum.overflowing_add(more);
-    if overflowed {
-        carry.add(cell as usize, 1 << u32::BITS);
-    }
+    overflowed
 }
 
 /// The counters of one queue of one queue id at one moment.

@@ -3,7 +3,7 @@
 
 use proptest::prelude::*;
 
-use super::queue::{Arrivals, Carry, Ledger, QueueLine};
+use super::queue::{Arrivals, Ledger, QueueLine};
 use super::*;
 
 /// A queue's line with its ledger.
@@ -11,31 +11,25 @@ struct Own {
     arrivals: Arrivals,
     line: QueueLine,
     ledger: Box<Ledger>,
-    used: bool,
 }
 
 impl Default for Own {
     fn default() -> Self {
-        Self {
-            arrivals: Arrivals::default(),
-            line: QueueLine::default(),
-            ledger: Box::new([0; _]),
-            used: false,
-        }
+        Self { arrivals: Arrivals::default(), line: QueueLine::default(), ledger: Box::new([0; _]) }
     }
 }
 
 impl Own {
-    fn carry(&mut self) -> (&mut QueueLine, Carry<'_>) {
-        (&mut self.line, Carry { ledger: &mut self.ledger, used: &mut self.used })
+    fn came(&mut self, ecn: Ecn) {
+        self.arrivals.count(ecn, &mut self.line, &mut self.ledger);
     }
 
-    fn came(&mut self, ecn: Ecn) {
-        self.arrivals.count(ecn, Carry { ledger: &mut self.ledger, used: &mut self.used });
+    fn sent(&mut self, bytes: u32, delay: u32) {
+        self.line.forwarded(bytes, Delay::of(delay), &mut self.ledger);
     }
 
     fn read(&self) -> QueueCounters {
-        self.line.read(self.arrivals, self.used.then_some(&*self.ledger))
+        self.line.read(self.arrivals, &self.ledger)
     }
 }
 
@@ -45,10 +39,8 @@ fn counts_outgrow_their_line_and_lose_nothing() {
     let (packets, bytes, delay) = (200_000_u64, 60_000_u32, 1_u32 << 20);
     for _ in 0..packets {
         own.came(Ecn::Ce);
-        let (line, carry) = own.carry();
-        line.forwarded(bytes, delay, carry);
-        let (line, carry) = own.carry();
-        line.marked(carry);
+        own.sent(bytes, delay);
+        own.line.marked(&mut own.ledger);
     }
     let stats = own.read().stats(0);
     assert_eq!(
@@ -66,10 +58,9 @@ fn a_queue_of_few_packets_has_no_ledger() {
     let mut own = Own::default();
     for _ in 0..255 {
         own.came(Ecn::Ect1);
-        let (line, carry) = own.carry();
-        line.forwarded(1_500, 10_000, carry);
+        own.sent(1_500, 10_000);
     }
-    assert!(!own.used);
+    assert!(!own.line.has_carried());
     assert_eq!(own.read().forwarded_packets(), 255);
 }
 
@@ -90,7 +81,7 @@ fn ring_drops_fold_into_arrived_and_other_once() {
     assert_eq!(drops.take(QueueId(2)), [0, 0]);
     let mut own = Own::default();
     let [_, classic] = drops.take(QueueId(3));
-    QueueLine::fold_ring_drops(classic, own.carry().1);
+    own.line.fold_ring_drops(classic, &mut own.ledger);
     assert_eq!(drops.take(QueueId(3)), [0, 0]);
     let stats = own.read().stats(0);
     assert_eq!((stats.arrived, stats.dropped_other, stats.presented), (2, 2, 0));
@@ -133,24 +124,22 @@ proptest! {
             let own = &mut own[usize::from(up)][usize::from(classic)];
             if let Fate::Dropped(DropReason::Ring) = fate {
                 rx.ring_full(direction, queue, ecn);
-                QueueLine::fold_ring_drops(1, own.carry().1);
+                own.line.fold_ring_drops(1, &mut own.ledger);
                 continue;
             }
             own.came(ecn);
             shard.arrived(direction, queue);
             match fate {
                 Fate::Sent { bytes, delay, mark } => {
-                    let (line, carry) = own.carry();
-                    line.forwarded(bytes, delay, carry);
-                    shard.forwarded(direction, queue, bytes, delay);
+                    own.sent(bytes, delay);
+                    shard.forwarded(direction, queue, bytes, Delay::of(delay));
                     if mark {
-                        let (line, carry) = own.carry();
-                        line.marked(carry);
+                        own.line.marked(&mut own.ledger);
                         shard.marked(direction, queue);
                     }
                 }
                 Fate::Dropped(reason) => {
-                    QueueLine::dropped(reason, ecn, own.carry().1);
+                    own.line.dropped(reason, ecn, &mut own.ledger);
                     shard.dropped(direction, queue, reason, ecn);
                 }
                 Fate::Waits => waiting[usize::from(up)][usize::from(classic)] += 1,

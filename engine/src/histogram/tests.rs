@@ -89,7 +89,7 @@ proptest! {
     ) {
         let shared = SharedHistogram::default();
         for &value in &values {
-            shared.record(value);
+            shared.record(Delay::of(value), 1);
         }
         let totals = shared.totals();
         values.sort_unstable();
@@ -107,8 +107,8 @@ proptest! {
     fn adding_is_recording_both(left in prop::collection::vec(value(), 0..50), right in prop::collection::vec(value(), 0..50)) {
         let apart = (SharedHistogram::default(), SharedHistogram::default());
         let both = SharedHistogram::default();
-        for &value in &left { apart.0.record(value); both.record(value); }
-        for &value in &right { apart.1.record(value); both.record(value); }
+        for &value in &left { apart.0.record(Delay::of(value), 1); both.record(Delay::of(value), 1); }
+        for &value in &right { apart.1.record(Delay::of(value), 1); both.record(Delay::of(value), 1); }
         let mut sum = apart.0.totals();
         sum.add(&apart.1.totals());
         prop_assert_eq!(&sum, &both.totals());

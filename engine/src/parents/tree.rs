@@ -331,9 +331,3 @@ impl Tree {
 pub(crate) const fn behind(outer: Nanos, slip: u64) -> Nanos {
     Nanos(outer.0.wrapping_sub(slip))
 }
-
-/// The half of a slot's number that links keep.
-#[expect(clippy::cast_possible_truncation, reason = "slots within the horizon differ in it")]
-const fn low_half(slot: u64) -> u32 {
-    slot as u32
-}

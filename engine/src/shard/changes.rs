@@ -17,7 +17,7 @@ use crate::packet::{Packet, PortId, QueueId};
 use crate::parents::{NODE, NONE};
 use crate::port::PortShared;
 use crate::shaper::Shaper;
-use crate::wheel::slot_from;
+use crate::wheel::{low_half, slot_from};
 
 impl<P: Packet> Shard<P> {
     /// Applies a change; one that makes no sense (an id or a profile that is not there) does nothing but count
@@ -56,24 +56,24 @@ impl<P: Packet> Shard<P> {
             return;
         };
         // an entry of the id's former life may still be on a wheel: see `unschedule`
-        let Record { scheduled, slot, lane, carried, .. } = self.records[local];
+        let slot = self.records.warm(local).slot;
+        let Record { scheduled, lane, .. } = self.records[local];
         let lane = if scheduled { lane } else { spec.egress_hint.0 };
         let rate = self.rate_of(spec);
-        let record = &mut self.records[local];
-        *record = Record::default();
-        record.shaper = Shaper::new(rate);
+        self.tally.reset(&mut self.records, local);
         let phase = phase(self.options.seed, id);
-        record.aqm = params.discipline.state(phase);
+        self.records.set_aqm(local, params.discipline.state(phase));
+        let (record, warm) = self.records.both_mut(local);
+        record.shaper = Shaper::new(rate);
         record.phase = low_bits(phase);
         record.shaper.grant_burst(params.mtu, record.phase);
-        record.limit_bytes = params.limit_bytes(rate);
+        warm.limit_bytes = params.limit_bytes(rate);
         record.profile = spec.profile;
         (record.direction, record.kind) = (spec.direction, spec.kind);
-        (record.lane, record.slot, record.scheduled) = (lane, slot, scheduled);
+        (record.lane, warm.slot, record.scheduled) = (lane, slot, scheduled);
         record.live = true;
         self.put_below(now, local, spec.parent);
         self.manage(local, phase);
-        self.tally.reset(local, carried);
         let _ = self.options.ring_drops.take(id);
         self.assign(local);
         self.reserve(local, spec);
@@ -119,15 +119,16 @@ impl<P: Packet> Shard<P> {
             return;
         };
         record.profile = profile;
-        record.aqm = new.discipline.adopt(record.aqm, phase);
+        let state = *self.records.warm(local).aqm();
+        self.records.set_aqm(local, new.discipline.adopt(state, phase));
         if old.overhead != new.overhead {
-            record.recount::<P>(new);
+            self.records.recount(local, new);
         }
         if old.place.map(|place| place.bank) != new.place.map(|place| place.bank) {
             if let Some(bank) = old.place.and_then(|place| self.options.banks.get(place)) {
                 bank.clear(index(local));
             }
-            record.watched = false;
+            self.records[local].watched = false;
         }
         self.manage(local, phase);
         self.put_back(local, moved);
@@ -135,11 +136,11 @@ impl<P: Packet> Shard<P> {
 
     /// Another rate: what is left of a wait is rescaled, and nothing above the new limit is dropped.
     fn set_rate(&mut self, now: Nanos, local: usize, rate: BitsPerSec) {
-        let record = &mut self.records[local];
+        let (record, warm) = self.records.both_mut(local);
         let Some(params) = self.options.profiles.get(record.profile) else {
             return;
         };
-        record.limit_bytes = params.limit_bytes(rate);
+        warm.limit_bytes = params.limit_bytes(rate);
         if record.kind == QueueKind::Control {
             record.shaper.set_rate(rate, now, params.mtu);
             for reserved in self.reserved.iter_mut().filter(|reserved| reserved.local == local) {
@@ -171,7 +172,7 @@ impl<P: Packet> Shard<P> {
         let record = &self.records[local];
         let due = slot_from(record.shaper.due());
         let current = self.lanes[usize::from(record.lane)].wheel.current();
-        let ahead = u64::from(record.slot.wrapping_sub(low_half(current)));
+        let ahead = u64::from(self.records.warm(local).slot.wrapping_sub(low_half(current)));
         if due < current + ahead {
             self.unschedule(local);
             if !self.records[local].scheduled {
@@ -182,7 +183,7 @@ impl<P: Packet> Shard<P> {
 
     /// Tells the PI bank an id's profile and target.
     pub(super) fn assign(&mut self, local: usize) {
-        let record = &mut self.records[local];
+        let (record, warm) = self.records.both_mut(local);
         let Some(params) = self.options.profiles.get(record.profile) else {
             return;
         };
@@ -192,7 +193,7 @@ impl<P: Packet> Shard<P> {
         let lane = &self.lanes[usize::from(record.lane)];
         let target = params.target(lane.served_below(&self.tree, record.node, record.plan()));
         record.slowed = lane.is_slowed_below(&self.tree, record.node);
-        record.target = u32::try_from(target.0 >> TARGET_SHIFT).unwrap_or(u32::MAX);
+        warm.target = u32::try_from(target.0 >> TARGET_SHIFT).unwrap_or(u32::MAX);
         bank.assign(index(local), place.profile, target);
     }
 
@@ -217,13 +218,13 @@ impl<P: Packet> Shard<P> {
 
     /// Drops the head of a queue, counted; whether there was one.
     pub(super) fn discard(&mut self, local: usize, queue: Queue, reason: DropReason) -> bool {
-        let record = &mut self.records[local];
-        let Some(params) = self.options.profiles.get(record.profile) else {
+        let Some(params) = self.options.profiles.get(self.records[local].profile) else {
             return false;
         };
-        let Some((packet, meta, _)) = record.pop::<P>(queue, params) else {
+        let Some((packet, meta, _)) = self.records.pop(local, queue, params) else {
             return false;
         };
+        let record = &self.records[local];
         self.budget.give(packet.buffers());
         self.queued = self.queued.saturating_sub(1);
         if record.kind == QueueKind::Subscriber && record.packets() == 0 {
@@ -235,7 +236,7 @@ impl<P: Packet> Shard<P> {
             lane.control = lane.control.saturating_sub(1);
         }
         let whose = Whose { local, direction: record.direction, queue };
-        self.tally.dropped(record, whose, reason, meta.ecn);
+        self.tally.dropped(&mut self.records, whose, reason, meta.ecn);
         true
     }
 
@@ -300,10 +301,10 @@ impl<P: Packet> Shard<P> {
                 continue;
             }
             let local = id as usize;
-            let Some(record) = self.records.get_mut(local).filter(|record| record.is_at(lane, slot)) else {
+            if !self.records.is_at(local, lane, slot) {
                 continue;
-            };
-            record.scheduled = false;
+            }
+            self.records[local].scheduled = false;
             self.drop_dead(local);
             self.resettle(now, local);
         }
@@ -313,10 +314,10 @@ impl<P: Packet> Shard<P> {
     /// Drops all packets of an id whose link is down.
     pub(super) fn drop_dead(&mut self, local: usize) {
         self.drop_dead_managed(local);
-        let managed = self.records[local].aqm.is_managed();
+        let managed = self.records.warm(local).aqm().is_managed();
         for queue in Queue::BOTH.into_iter().filter(|&queue| queue == Queue::L4s || !managed) {
             for _ in 0..self.records[local].packets_in(queue) {
-                let egress = self.records[local].front::<P>(queue).map(|meta| usize::from(meta.egress.0));
+                let egress = self.records.front(local, queue).map(|meta| usize::from(meta.egress.0));
                 let alive = egress.and_then(|egress| self.lanes.get(egress)).is_some_and(|lane| lane.up);
                 if alive {
                     self.rotate(local, queue);
@@ -329,12 +330,11 @@ impl<P: Packet> Shard<P> {
 
     /// Takes the head of a queue to its tail.
     fn rotate(&mut self, local: usize, queue: Queue) {
-        let record = &mut self.records[local];
-        let Some(params) = self.options.profiles.get(record.profile) else {
+        let Some(params) = self.options.profiles.get(self.records[local].profile) else {
             return;
         };
-        if let Some((packet, _, bytes)) = record.pop::<P>(queue, params) {
-            record.push(queue, packet, bytes);
+        if let Some((packet, _, bytes)) = self.records.pop(local, queue, params) {
+            self.records.push(local, queue, packet, bytes);
         }
     }
 
@@ -342,24 +342,25 @@ impl<P: Packet> Shard<P> {
     fn next_egress(&mut self, local: usize) -> Option<usize> {
         let record = &self.records[local];
         let lane = usize::from(record.lane);
-        if let State::Managed(place) = record.aqm {
+        let aqm = self.records.warm(local).aqm();
+        if let State::Managed(place) = *aqm {
             let next = self.next_managed(local, place)?;
             return Some(self.egress_managed(local, place, next).unwrap_or(lane));
         }
         let params = self.options.profiles.get(record.profile)?;
-        let queue = params.discipline.select(&record.aqm, record.l(), record.c())?;
-        Some(record.front::<P>(queue).map_or(lane, |meta| meta.egress.0.into()))
+        let queue = params.discipline.select(aqm, record.l(), record.c())?;
+        Some(self.records.front(local, queue).map_or(lane, |meta| meta.egress.0.into()))
     }
 
     /// Puts an id that stands on no wheel on that of its next packet.
     pub(super) fn resettle(&mut self, now: Nanos, local: usize) {
         let next = self.next_egress(local);
-        let record = &mut self.records[local];
+        let (record, warm) = self.records.both_mut(local);
         let Some(params) = self.options.profiles.get(record.profile) else {
             return;
         };
         match next {
-            None => params.discipline.drained(&mut record.aqm),
+            None => params.discipline.drained(warm.aqm_mut()),
             Some(egress) => {
                 self.change_lane(now, local, egress);
                 if self.records[local].node == NONE {
@@ -378,12 +379,6 @@ impl<P: Packet> Shard<P> {
 #[expect(clippy::cast_possible_truncation, reason = "takes the low bits")]
 const fn low_bits(seed: u64) -> u16 {
     seed as u16
-}
-
-/// The half of a slot's number that records keep.
-#[expect(clippy::cast_possible_truncation, reason = "slots within the horizon differ in it")]
-const fn low_half(slot: u64) -> u32 {
-    slot as u32
 }
 
 /// The seed of an id's phases (SplitMix64).

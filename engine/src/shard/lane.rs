@@ -8,6 +8,7 @@
 
 use aqm::{Nanos, Pace};
 
+use super::express::Gate;
 use crate::parents::{NONE, Tree};
 use crate::port::{PortShared, Purse};
 use crate::wheel::{Wheel, slot_at, slot_time};
@@ -33,6 +34,7 @@ pub(crate) struct Lane {
     pub(crate) stale: u32,
     /// Control packets that wait for this port.
     pub(crate) control: u32,
+    pub(super) gate: Gate,
     behind: Nanos,
     lag_allowed: Nanos,
     /// Until when the port is known to have refused packets.
@@ -51,6 +53,7 @@ impl Lane {
             up: true,
             stale: 0,
             control: 0,
+            gate: Gate::default(),
             behind: Nanos::ZERO,
             lag_allowed: Purse::default().lag_allowed(),
             refused_until: Nanos::ZERO,

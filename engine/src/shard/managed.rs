@@ -116,25 +116,26 @@ const fn reason(cause: Cause) -> DropReason {
 impl<P: Packet> Shard<P> {
     /// Gives an id the state that its discipline asks for.
     pub(super) fn manage(&mut self, local: usize, seed: u64) {
-        let record = &mut self.records[local];
+        let record = &self.records[local];
+        let state = *self.records.warm(local).aqm();
         let Some(params) = self.options.profiles.get(record.profile) else {
             return;
         };
         // control traffic is policed before it waits and has no AQM
-        if record.kind == QueueKind::Control || record.aqm.is_managed() {
+        if record.kind == QueueKind::Control || state.is_managed() {
             return;
         }
-        if let (State::DualPi2(aqm), Some(config)) = (record.aqm, params.protection) {
+        if let (State::DualPi2(aqm), Some(config)) = (state, params.protection) {
             let protection = QueueProtection::new(config).ok();
             if let Some(place) = protection.and_then(|protection| self.protections.insert(protection)) {
-                record.aqm = State::Protected(aqm, place);
+                self.records.set_aqm(local, State::Protected(aqm, place));
             }
         }
         if let Discipline::Managed(recipe) = &params.discipline
             && let Ok(qdisc) = recipe.build(seed)
             && let Some(place) = self.managed.insert(Managed::new(qdisc, recipe.view))
         {
-            record.aqm = State::Managed(place);
+            self.records.set_aqm(local, State::Managed(place));
         }
     }
 
@@ -148,7 +149,8 @@ impl<P: Packet> Shard<P> {
             .profiles
             .get(profile)
             .is_some_and(|params| matches!(params.discipline, Discipline::Managed(_)));
-        let place = if let State::Managed(place) = record.aqm { Some(place) } else { None };
+        let place =
+            if let State::Managed(place) = *self.records.warm(local).aqm() { Some(place) } else { None };
         if record.kind == QueueKind::Control || place.is_none() && !comes {
             return Vec::new();
         }
@@ -162,7 +164,7 @@ impl<P: Packet> Shard<P> {
                     );
                 }
                 self.managed.remove(place);
-                self.records[local].aqm = State::None;
+                self.records.set_aqm(local, State::None);
             }
             None => {
                 moved.extend(core::iter::from_fn(|| self.pop_classic(local)));
@@ -182,11 +184,11 @@ impl<P: Packet> Shard<P> {
             };
             let bytes = line_bytes(params.overhead, packet.meta().l3_bytes);
             let whose = Whose { local, direction: record.direction, queue: Queue::Classic };
-            if let State::Managed(place) = record.aqm {
+            if let State::Managed(place) = *self.records.warm(local).aqm() {
                 self.offer(local, place, packet, bytes, whose, 0);
             } else {
                 let buffers = packet.buffers();
-                self.records[local].push(Queue::Classic, packet, bytes);
+                self.records.push(local, Queue::Classic, packet, bytes);
                 self.note_in(local, buffers);
             }
         }
@@ -195,7 +197,7 @@ impl<P: Packet> Shard<P> {
     /// A packet comes to a managed discipline.
     pub(super) fn accept_managed(&mut self, packet: P, admitted: &Admitted, place: Slot) {
         let &Admitted { local, whose, bytes, lane } = admitted;
-        self.tally.arrived(&mut self.records[local], whose, packet.meta().ecn);
+        self.tally.arrived(&mut self.records, whose, packet.meta().ecn);
         let was_idle = self.records[local].packets() == 0;
         self.offer(local, place, packet, bytes, whose, bytes);
         let record = &self.records[local];
@@ -211,11 +213,11 @@ impl<P: Packet> Shard<P> {
         match self.ask(local, place, &mut packet, bytes, whose) {
             Ok(queue) => {
                 let buffers = packet.buffers();
-                self.records[local].count_in(Queue::Classic, buffers, bytes);
+                self.records.count_in(local, Queue::Classic, buffers, bytes);
                 self.note_in(local, buffers);
                 self.shed(local, place, (packet, queue), whose, excess);
             }
-            Err(cause) => self.tally.dropped(&mut self.records[local], whose, reason(cause), ecn),
+            Err(cause) => self.tally.dropped(&mut self.records, whose, reason(cause), ecn),
         }
     }
 
@@ -248,7 +250,7 @@ impl<P: Packet> Shard<P> {
                 packet.mark_ce(cause);
                 meta.ecn = Ecn::Ce;
                 packet.set_meta(meta);
-                self.tally.marked(&mut self.records[local], whose);
+                self.tally.marked(&mut self.records, whose);
                 Ok(queue)
             }
             Arrival::Drop(cause) => Err(cause),
@@ -276,7 +278,7 @@ impl<P: Packet> Shard<P> {
             if let Some(managed) = self.managed.get_mut(place) {
                 managed.qdisc.removed(queue, bytes);
             }
-            self.tally.dropped(&mut self.records[local], whose, DropReason::Tail, packet.meta().ecn);
+            self.tally.dropped(&mut self.records, whose, DropReason::Tail, packet.meta().ecn);
             excess = excess.saturating_sub(bytes);
         }
         if let (Some(packet), Some(managed)) = (in_hand, self.managed.get_mut(place)) {
@@ -292,7 +294,7 @@ impl<P: Packet> Shard<P> {
     fn is_over_limit(&self, local: usize) -> bool {
         let record = &self.records[local];
         let packets = self.options.profiles.get(record.profile).map_or(0, |params| params.limit_packets);
-        record.bytes() > u64::from(record.limit_bytes) || record.packets() > packets
+        record.bytes() > u64::from(self.records.warm(local).limit_bytes) || record.packets() > packets
     }
 
     /// Sends what is due of an id; see [`Shard::serve`].
@@ -372,7 +374,7 @@ impl<P: Packet> Shard<P> {
     /// The port by which the next packet leaves.
     pub(super) fn egress_managed(&self, local: usize, place: Slot, next: Next) -> Option<usize> {
         let meta = match next {
-            Next::Leftover => self.records[local].front::<P>(Queue::L4s),
+            Next::Leftover => self.records.front(local, Queue::L4s),
             Next::Line(queue) => self.front_of(place, queue),
         };
         meta.map(|meta| usize::from(meta.egress.0))
@@ -393,8 +395,8 @@ impl<P: Packet> Shard<P> {
     ) -> Option<P> {
         let (mut packet, meta, bytes) = self.pop_managed(local, place, queue)?;
         let managed = self.managed.get_mut(place)?;
-        let record = &mut self.records[local];
-        let whose = Whose { local, direction: record.direction, queue: Queue::Classic };
+        let direction = self.records[local].direction;
+        let whose = Whose { local, direction, queue: Queue::Classic };
         let verdict = managed.qdisc.decide(&Leaving {
             now: self.now,
             queue,
@@ -409,20 +411,26 @@ impl<P: Packet> Shard<P> {
             Verdict::Mark(cause) => {
                 debug_assert!(matches!(meta.ecn, Ecn::Ect0 | Ecn::Ect1), "{:?} is never marked", meta.ecn);
                 packet.mark_ce(cause);
-                self.tally.marked(record, whose);
+                self.tally.marked(&mut self.records, whose);
             }
             Verdict::Drop(cause) => {
-                self.tally.dropped(record, whose, reason(cause), meta.ecn);
+                self.tally.dropped(&mut self.records, whose, reason(cause), meta.ecn);
                 return None;
             }
         }
         managed.qdisc.sent(queue, bytes);
+        let record = &mut self.records[local];
         record.shaper.sent(bytes);
         if record.node != NONE {
             self.tree.charge(record.node, call.now, bytes, self.lanes[call.lane].slowness());
         }
         self.lanes[call.lane].purse.spend(packet.frame_bytes());
-        self.tally.forwarded(record, whose, meta.l3_bytes.into(), delay_units(call.stamp, meta.arrival));
+        self.tally.forwarded(
+            &mut self.records,
+            whose,
+            meta.l3_bytes.into(),
+            delay_units(call.stamp, meta.arrival),
+        );
         Some(packet)
     }
 
@@ -435,9 +443,8 @@ impl<P: Packet> Shard<P> {
 
     /// Takes the head of the record's own C.
     fn pop_classic(&mut self, local: usize) -> Option<P> {
-        let record = &mut self.records[local];
-        let params = self.options.profiles.get(record.profile)?;
-        let (packet, ..) = record.pop::<P>(Queue::Classic, params)?;
+        let params = self.options.profiles.get(self.records[local].profile)?;
+        let (packet, ..) = self.records.pop(local, Queue::Classic, params)?;
         self.note_gone(local, packet.buffers());
         Some(packet)
     }
@@ -450,15 +457,15 @@ impl<P: Packet> Shard<P> {
         if let Some(managed) = self.managed.get_mut(place) {
             managed.qdisc.removed(queue, bytes);
         }
-        let record = &mut self.records[local];
-        let whose = Whose { local, direction: record.direction, queue: Queue::Classic };
-        self.tally.dropped(record, whose, reason, meta.ecn);
+        let direction = self.records[local].direction;
+        let whose = Whose { local, direction, queue: Queue::Classic };
+        self.tally.dropped(&mut self.records, whose, reason, meta.ecn);
         true
     }
 
     /// Drops all that waits and gives back the state.
     pub(super) fn discard_managed(&mut self, local: usize, reason: DropReason) {
-        let State::Managed(place) = self.records[local].aqm else {
+        let State::Managed(place) = *self.records.warm(local).aqm() else {
             return;
         };
         let queues = self.managed.get(place).map_or(0, |managed| managed.qdisc.queues());
@@ -466,12 +473,12 @@ impl<P: Packet> Shard<P> {
             while self.discard_line(local, place, queue, reason) {}
         }
         self.managed.remove(place);
-        self.records[local].aqm = State::None;
+        self.records.set_aqm(local, State::None);
     }
 
     /// Drops all packets whose link is down; the others keep their order.
     pub(super) fn drop_dead_managed(&mut self, local: usize) {
-        let State::Managed(place) = self.records[local].aqm else {
+        let State::Managed(place) = *self.records.warm(local).aqm() else {
             return;
         };
         let queues = self.managed.get(place).map_or(0, |managed| managed.qdisc.queues());
@@ -503,12 +510,11 @@ impl<P: Packet> Shard<P> {
     /// Counts a managed packet out; its metadata and what it counted.
     fn note_out(&mut self, local: usize, packet: &P) -> (Meta, u32) {
         let (meta, buffers) = (packet.meta(), packet.buffers());
-        let record = &mut self.records[local];
-        let bytes = match self.options.profiles.get(record.profile) {
+        let bytes = match self.options.profiles.get(self.records[local].profile) {
             Some(params) => line_bytes(params.overhead, meta.l3_bytes),
             None => 0,
         };
-        record.count_out(Queue::Classic, buffers, bytes);
+        self.records.count_out(local, Queue::Classic, buffers, bytes);
         self.note_gone(local, buffers);
         (meta, bytes)
     }

@@ -16,7 +16,7 @@ use super::{Shard, spare_entries};
 use crate::change::Change;
 use crate::packet::Packet;
 use crate::parents::{NODE, NONE, ParentId, ParentSnapshot, ParentUse, behind};
-use crate::wheel::{slot_from, slot_time};
+use crate::wheel::{low_half, slot_from, slot_time};
 
 impl<P: Packet> Shard<P> {
     /// One aggregate as this shard sees it; `None`: it is not there.
@@ -87,9 +87,9 @@ impl<P: Packet> Shard<P> {
     fn conclude(&mut self, now: Nanos, local: usize, end: End) {
         match end {
             End::Empty => {
-                let record = &mut self.records[local];
+                let (record, warm) = self.records.both_mut(local);
                 if let Some(params) = self.options.profiles.get(record.profile) {
-                    params.discipline.drained(&mut record.aqm);
+                    params.discipline.drained(warm.aqm_mut());
                 }
             }
             End::Wait | End::Again | End::Later => {}
@@ -218,9 +218,9 @@ impl<P: Packet> Shard<P> {
     /// Into its node's calendar.
     #[expect(clippy::cast_possible_truncation, reason = "an id's place is below 2^31")]
     fn park(&mut self, local: usize, time: Nanos) {
-        let record = &mut self.records[local];
+        let (record, warm) = self.records.both_mut(local);
         // what it left behind on the wheel stands for it no more
-        record.slot = low_half(self.lanes[usize::from(record.lane)].wheel.current()).wrapping_sub(1);
+        warm.slot = low_half(self.lanes[usize::from(record.lane)].wheel.current()).wrapping_sub(1);
         record.scheduled = true;
         self.tree.put(record.node, local as u32, record.shaper.due(), time);
     }
@@ -448,10 +448,4 @@ impl Call {
     fn behind(&self, slips: u64) -> Self {
         Self { virtual_now: behind(self.virtual_now, slips), ..*self }
     }
-}
-
-/// The half of a slot's number that records and nodes keep.
-#[expect(clippy::cast_possible_truncation, reason = "slots within the horizon differ in it")]
-const fn low_half(slot: u64) -> u32 {
-    slot as u32
 }

@@ -21,7 +21,7 @@ impl<P: Packet> Shard<P> {
             meta.rule = Rule::ForceClassic;
             packet.set_meta(meta);
         }
-        self.tally.arrived(&mut self.records[admitted.local], admitted.whose, meta.ecn);
+        self.tally.arrived(&mut self.records, admitted.whose, meta.ecn);
         self.accept(self.now, packet, admitted);
     }
 
@@ -46,10 +46,9 @@ impl<P: Packet> Shard<P> {
 
     /// Takes protection from an id that may have it.
     pub(super) fn unprotect(&mut self, local: usize) {
-        let record = &mut self.records[local];
-        if let State::Protected(aqm, place) = record.aqm {
+        if let State::Protected(aqm, place) = *self.records.warm(local).aqm() {
             self.protections.remove(place);
-            record.aqm = State::DualPi2(aqm);
+            self.records.set_aqm(local, State::DualPi2(aqm));
         }
     }
 }

@@ -11,10 +11,13 @@ use std::sync::Arc;
 use aqm::{Ecn, Queue};
 use mem::HugeSlice;
 
-use super::record::Record;
+use super::express::Passed;
+use super::record::Records;
 use crate::change::Direction;
-use crate::counters::queue::{Carry, Ledger, QueueLine};
+use crate::counters::queue::Ledger;
 use crate::counters::{DropReason, QueueCounters, ShardCounters};
+use crate::histogram::Delay;
+use crate::packet::Packet;
 
 /// Counters of a shard, and what the records' have outgrown.
 #[derive(Debug)]
@@ -38,42 +41,80 @@ impl Tally {
         Self { shard, ledgers: crate::memory::lazy(ids) }
     }
 
-    /// A queue's line and where it carries to.
     #[inline]
-    fn line<'a, F>(&'a mut self, record: &'a mut Record<F>, whose: Whose) -> (&'a mut QueueLine, Carry<'a>) {
-        let ledger = &mut self.ledgers[whose.local][whose.queue as usize];
-        (&mut record.lines[whose.queue as usize], Carry { ledger, used: &mut record.carried })
+    fn ledger(&mut self, local: usize, queue: Queue) -> &mut Ledger {
+        &mut self.ledgers[local][queue as usize]
     }
 
     /// A packet came.
     #[inline]
-    pub(crate) fn arrived<F>(&mut self, record: &mut Record<F>, whose: Whose, ecn: Ecn) {
+    pub(crate) fn arrived<P: Packet>(&mut self, records: &mut Records<P>, whose: Whose, ecn: Ecn) {
         self.shard.arrived(whose.direction, whose.queue);
-        let ledger = &mut self.ledgers[whose.local][whose.queue as usize];
-        record.arrivals[whose.queue as usize].count(ecn, Carry { ledger, used: &mut record.carried });
+        let (record, line) = records.counted_mut(whose.local, whose.queue);
+        record.arrivals[whose.queue as usize].count(ecn, line, self.ledger(whose.local, whose.queue));
     }
 
     /// A packet of `bytes` leaves, `delay` units of 64 ns after it came.
     #[inline]
-    pub(crate) fn forwarded<F>(&mut self, record: &mut Record<F>, whose: Whose, bytes: u32, delay: u32) {
+    pub(crate) fn forwarded<P: Packet>(
+        &mut self,
+        records: &mut Records<P>,
+        whose: Whose,
+        bytes: u32,
+        delay: u32,
+    ) {
+        let delay = Delay::of(delay);
         self.shard.forwarded(whose.direction, whose.queue, bytes, delay);
-        let (line, carry) = self.line(record, whose);
-        line.forwarded(bytes, delay, carry);
+        let (_, line) = records.counted_mut(whose.local, whose.queue);
+        line.forwarded(bytes, delay, self.ledger(whose.local, whose.queue));
+    }
+
+    /// A packet came and leaves at once: its part of its queue's counts. The shard's are for [`Self::passed_all`].
+    #[inline]
+    pub(crate) fn passed<P: Packet>(
+        &mut self,
+        records: &mut Records<P>,
+        whose: Whose,
+        ecn: Ecn,
+        bytes: u32,
+        delay: Delay,
+    ) {
+        let (record, line) = records.counted_mut(whose.local, whose.queue);
+        let ledger = self.ledger(whose.local, whose.queue);
+        record.arrivals[whose.queue as usize].count(ecn, line, ledger);
+        line.forwarded(bytes, delay, ledger);
+    }
+
+    /// Packets that came and left at once, by direction and queue, after the same delay.
+    pub(crate) fn passed_all(&self, passed: &[[Passed; 2]; 2], delay: Delay) {
+        for (direction, queues) in Direction::BOTH.into_iter().zip(passed) {
+            for (queue, passed) in Queue::BOTH.into_iter().zip(queues) {
+                if passed.packets > 0 {
+                    self.shard.passed(direction, queue, *passed, delay);
+                }
+            }
+        }
     }
 
     /// A packet was changed to CE.
     #[inline]
-    pub(crate) fn marked<F>(&mut self, record: &mut Record<F>, whose: Whose) {
+    pub(crate) fn marked<P: Packet>(&mut self, records: &mut Records<P>, whose: Whose) {
         self.shard.marked(whose.direction, whose.queue);
-        let (line, carry) = self.line(record, whose);
-        line.marked(carry);
+        let (_, line) = records.counted_mut(whose.local, whose.queue);
+        line.marked(self.ledger(whose.local, whose.queue));
     }
 
     /// A packet is dropped.
-    pub(crate) fn dropped<F>(&mut self, record: &mut Record<F>, whose: Whose, reason: DropReason, ecn: Ecn) {
+    pub(crate) fn dropped<P: Packet>(
+        &mut self,
+        records: &mut Records<P>,
+        whose: Whose,
+        reason: DropReason,
+        ecn: Ecn,
+    ) {
         self.shard.dropped(whose.direction, whose.queue, reason, ecn);
-        let (_, carry) = self.line(record, whose);
-        QueueLine::dropped(reason, ecn, carry);
+        let (_, line) = records.counted_mut(whose.local, whose.queue);
+        line.dropped(reason, ecn, self.ledger(whose.local, whose.queue));
     }
 
     /// A packet came for an id that is not there.
@@ -94,27 +135,33 @@ impl Tally {
     }
 
     /// Adds what full rings kept from an id, L and C.
-    pub(crate) fn fold_ring_drops<F>(&mut self, record: &mut Record<F>, local: usize, packets: [u32; 2]) {
+    pub(crate) fn fold_ring_drops<P: Packet>(
+        &mut self,
+        records: &mut Records<P>,
+        local: usize,
+        packets: [u32; 2],
+    ) {
         for (queue, packets) in Queue::BOTH.into_iter().zip(packets) {
-            let (_, carry) = self.line(record, Whose { local, direction: Direction::Down, queue });
-            QueueLine::fold_ring_drops(packets, carry);
+            records.counted_mut(local, queue).1.fold_ring_drops(packets, self.ledger(local, queue));
         }
     }
 
-    /// An id begins anew; its record has `carried` before.
-    pub(crate) fn reset(&mut self, local: usize, carried: bool) {
-        if carried {
-            self.ledgers[local] = [[0; _]; 2];
+    /// An id begins anew: nothing has been counted.
+    pub(crate) fn reset<P: Packet>(&mut self, records: &mut Records<P>, local: usize) {
+        for queue in Queue::BOTH {
+            if records.line(local, queue).has_carried() {
+                *self.ledger(local, queue) = [0; _];
+            }
         }
+        records.reset(local);
     }
 
     /// An id's counters, L and C.
-    pub(crate) fn read<F>(&self, record: &Record<F>, local: usize) -> [QueueCounters; 2] {
-        let ledgers = record.carried.then(|| &self.ledgers[local]);
-        let read = |queue: Queue| {
-            let ledger = ledgers.map(|ledgers| &ledgers[queue as usize]);
-            record.lines[queue as usize].read(record.arrivals[queue as usize], ledger)
-        };
-        Queue::BOTH.map(read)
+    pub(crate) fn read<P: Packet>(&self, records: &Records<P>, local: usize) -> [QueueCounters; 2] {
+        let arrivals = records[local].arrivals;
+        Queue::BOTH.map(|queue| {
+            let ledger = &self.ledgers[local][queue as usize];
+            records.line(local, queue).read(arrivals[queue as usize], ledger)
+        })
     }
 }

@@ -111,10 +111,11 @@ impl<P: Packet> Shard<P> {
         let wheel = &self.lanes[lane].wheel;
         let Some(next) = wheel.next_used(slot) else { return };
         for local in wheel.first_entries(next) {
-            if let Some(record) = self.records.get(local as usize) {
+            let local = local as usize;
+            if let Some(record) = self.records.get(local) {
                 let queue = if record.l().packets > 0 { Queue::L4s } else { Queue::Classic };
-                record.prefetch_front::<P>(queue);
-                mem::prefetch(&raw const record.lines[queue as usize]);
+                self.records.prefetch_front(local, queue);
+                self.records.prefetch_line(local, queue);
                 if record.node != NONE {
                     self.tree.prefetch(record.node);
                 }
@@ -122,7 +123,8 @@ impl<P: Packet> Shard<P> {
         }
         let Some(later) = wheel.next_used(next) else { return };
         for local in wheel.first_entries(later) {
-            self.prefetch_record(local as usize);
+            self.records.prefetch(local as usize);
+            self.records.prefetch_warm(local as usize);
         }
     }
 
@@ -130,10 +132,11 @@ impl<P: Packet> Shard<P> {
     fn visit(&mut self, call: &Call, local: usize, out: &mut Vec<P>) {
         let lane = &mut self.lanes[call.lane];
         let slot = lane.wheel.current();
-        let Some(record) = self.records.get_mut(local).filter(|record| record.is_at(call.lane, slot)) else {
+        if !self.records.is_at(local, call.lane, slot) {
             lane.stale = lane.stale.saturating_sub(1);
             return;
-        };
+        }
+        let record = &mut self.records[local];
         record.scheduled = false;
         if record.node != NONE {
             return self.visit_below(call, local, slot, out);
@@ -146,9 +149,9 @@ impl<P: Packet> Shard<P> {
         let end = self.serve(call, local, slot_time(slot), out);
         match end {
             End::Empty => {
-                let record = &mut self.records[local];
+                let (record, warm) = self.records.both_mut(local);
                 if let Some(params) = self.options.profiles.get(record.profile) {
-                    params.discipline.drained(&mut record.aqm);
+                    params.discipline.drained(warm.aqm_mut());
                 }
             }
             End::Wait => {
@@ -170,17 +173,17 @@ impl<P: Packet> Shard<P> {
     /// aggregates must let it go.
     #[inline]
     pub(super) fn depart_lone(&mut self, call: &Call, local: usize, at: Nanos) -> Option<P> {
-        let record = &mut self.records[local];
+        let (record, warm) = self.records.both_mut(local);
         let params = self.options.profiles.get(record.profile)?;
         let queue = if record.l().packets > 0 { Queue::L4s } else { Queue::Classic };
         // a managed discipline's packet is not in the record
-        let meta = record.front::<P>(queue)?;
+        let meta = warm.front::<P>(queue)?;
         let bytes = line_bytes(params.overhead, meta.l3_bytes);
         let elsewhere = usize::from(meta.egress.0) != call.lane;
         if elsewhere || record.shaper.due() > at || !params.discipline.passes_lone(bytes) {
             return None;
         }
-        let packet = record.pop_lone::<P>(queue)?;
+        let packet: P = warm.pop_lone(record, queue)?;
         self.budget.give(packet.buffers());
         self.queued = self.queued.saturating_sub(1);
         if record.kind == QueueKind::Subscriber {
@@ -190,12 +193,18 @@ impl<P: Packet> Shard<P> {
         if record.node != NONE {
             self.tree.charge(record.node, call.now, bytes, self.lanes[call.lane].slowness());
         }
-        params.discipline.drained(&mut record.aqm);
+        params.discipline.drained(warm.aqm_mut());
+        let watched = record.watched;
         self.lanes[call.lane].purse.spend(packet.frame_bytes());
         let whose = Whose { local, direction: record.direction, queue };
-        self.tally.forwarded(record, whose, meta.l3_bytes.into(), delay_units(call.stamp, meta.arrival));
+        self.tally.forwarded(
+            &mut self.records,
+            whose,
+            meta.l3_bytes.into(),
+            delay_units(call.stamp, meta.arrival),
+        );
         self.tally.lag(units(call.virtual_now.since(at)));
-        if record.watched {
+        if watched {
             self.watch(local);
         }
         Some(packet)
@@ -203,7 +212,7 @@ impl<P: Packet> Shard<P> {
 
     /// Sends what is due of an id at `at`, the time of its wheel or of its aggregates.
     pub(super) fn serve(&mut self, call: &Call, local: usize, at: Nanos, out: &mut Vec<P>) -> End {
-        if let State::Managed(place) = self.records[local].aqm {
+        if let State::Managed(place) = *self.records.warm(local).aqm() {
             return self.serve_managed(call, local, place, at, out);
         }
         let record = &self.records[local];
@@ -216,7 +225,9 @@ impl<P: Packet> Shard<P> {
             let Some(params) = self.options.profiles.get(record.profile) else {
                 return End::Empty;
             };
-            let Some(queue) = params.discipline.select(&record.aqm, record.l(), record.c()) else {
+            let Some(queue) =
+                params.discipline.select(self.records.warm(local).aqm(), record.l(), record.c())
+            else {
                 return End::Empty;
             };
             if record.shaper.due() > at {
@@ -228,7 +239,8 @@ impl<P: Packet> Shard<P> {
             if drops >= VISIT_DROPS {
                 return End::Later;
             }
-            let egress = record.front::<P>(queue).map_or(call.lane, |meta| usize::from(meta.egress.0));
+            let egress =
+                self.records.front(local, queue).map_or(call.lane, |meta| usize::from(meta.egress.0));
             if egress != call.lane {
                 if self.lanes.get(egress).is_some_and(|lane| lane.up) {
                     return End::Move(egress);
@@ -260,9 +272,9 @@ impl<P: Packet> Shard<P> {
         served: Pace,
         p_prime: &mut Option<Prob>,
     ) -> Option<P> {
-        let record = &mut self.records[local];
-        let params = self.options.profiles.get(record.profile)?;
-        let (mut packet, meta, bytes) = record.pop::<P>(queue, params)?;
+        let params = self.options.profiles.get(self.records[local].profile)?;
+        let (mut packet, meta, bytes) = self.records.pop(local, queue, params)?;
+        let (record, warm) = self.records.both_mut(local);
         self.budget.give(packet.buffers());
         self.queued = self.queued.saturating_sub(1);
         let (l, c) = (record.l(), record.c());
@@ -279,26 +291,32 @@ impl<P: Packet> Shard<P> {
         let head = Head { queue, ecn: meta.ecn, rule: meta.rule, bytes, sojourn, step_eligible: true };
         let left = Left { l, c, pace: served, p_prime };
         let whose = Whose { local, direction: record.direction, queue };
-        match params.discipline.decide(&mut record.aqm, &head, &left) {
+        match params.discipline.decide(warm.aqm_mut(), &head, &left) {
             Verdict::Pass => {}
             Verdict::Mark(cause) => {
                 packet.mark_ce(cause);
-                self.tally.marked(record, whose);
+                self.tally.marked(&mut self.records, whose);
             }
             Verdict::Drop(cause) => {
                 let reason = if cause == Cause::Overload { DropReason::Overload } else { DropReason::Aqm };
-                self.tally.dropped(record, whose, reason, meta.ecn);
+                self.tally.dropped(&mut self.records, whose, reason, meta.ecn);
                 return None;
             }
         }
+        let (record, warm) = self.records.both_mut(local);
         record.shaper.sent(bytes);
         if record.node != NONE {
             self.tree.charge(record.node, call.now, bytes, self.lanes[call.lane].slowness());
         }
         let other_waits = record.packets_in(queue.other()) > 0;
-        params.discipline.sent(&mut record.aqm, queue, bytes, other_waits);
+        params.discipline.sent(warm.aqm_mut(), queue, bytes, other_waits);
         self.lanes[call.lane].purse.spend(packet.frame_bytes());
-        self.tally.forwarded(record, whose, meta.l3_bytes.into(), delay_units(call.stamp, meta.arrival));
+        self.tally.forwarded(
+            &mut self.records,
+            whose,
+            meta.l3_bytes.into(),
+            delay_units(call.stamp, meta.arrival),
+        );
         Some(packet)
     }
 
@@ -319,20 +337,28 @@ impl<P: Packet> Shard<P> {
     fn control_waits(&self, lane: usize, local: usize) -> bool {
         let record = &self.records[local];
         record.kind == QueueKind::Control
-            && record.front::<P>(Queue::Classic).is_some_and(|meta| usize::from(meta.egress.0) == lane)
+            && self
+                .records
+                .front(local, Queue::Classic)
+                .is_some_and(|meta| usize::from(meta.egress.0) == lane)
     }
 
     fn depart_control(&mut self, call: &Call, local: usize) -> Option<P> {
-        let record = &mut self.records[local];
-        let params = self.options.profiles.get(record.profile)?;
-        let (packet, meta, _) = record.pop::<P>(Queue::Classic, params)?;
+        let params = self.options.profiles.get(self.records[local].profile)?;
+        let (packet, meta, _) = self.records.pop(local, Queue::Classic, params)?;
         self.budget.give(packet.buffers());
         self.queued = self.queued.saturating_sub(1);
         let lane = &mut self.lanes[call.lane];
         lane.control = lane.control.saturating_sub(1);
         lane.purse.spend(packet.frame_bytes());
-        let whose = Whose { local, direction: record.direction, queue: Queue::Classic };
-        self.tally.forwarded(record, whose, meta.l3_bytes.into(), delay_units(call.stamp, meta.arrival));
+        let direction = self.records[local].direction;
+        let whose = Whose { local, direction, queue: Queue::Classic };
+        self.tally.forwarded(
+            &mut self.records,
+            whose,
+            meta.l3_bytes.into(),
+            delay_units(call.stamp, meta.arrival),
+        );
         Some(packet)
     }
 

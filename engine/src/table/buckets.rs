@@ -53,15 +53,21 @@ impl Bucket {
         }
     }
 
-    /// The value of `key`. Without branches on the way: a hit may be in any slot.
+    /// The place of `key`, or `SLOTS` or more. Without branches on the way: a hit may be in any slot.
     #[inline]
-    fn probe(&self, key: u64) -> Option<u32> {
+    fn find(&self, key: u64) -> usize {
         let mut hits = 0_u32;
         for (slot, held) in self.keys.iter().enumerate() {
             hits |= u32::from(held.load(Acquire) == key) << slot;
         }
         // no hit: 32 trailing zeros, no such slot
-        self.values.get(hits.trailing_zeros() as usize).map(|value| value.load(Acquire))
+        hits.trailing_zeros() as usize
+    }
+
+    /// The value of `key`.
+    #[inline]
+    fn probe(&self, key: u64) -> Option<u32> {
+        self.values.get(self.find(key)).map(|value| value.load(Acquire))
     }
 
     fn slot_of(&self, key: u64) -> Option<usize> {
@@ -98,6 +104,36 @@ impl Bucket {
         if self.state.load(Acquire) & AWAY_MASK < AWAY_MASK {
             self.step(1_u32.wrapping_neg());
         }
+    }
+}
+
+/// What a look at one bucket gave: a value, whether it was there, whether more must be looked at.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Glance(u64);
+
+const HIT: u32 = 32;
+const DOUBTFUL: u32 = 33;
+
+impl Glance {
+    /// Whether another bucket, or this one again, would have to be looked at.
+    #[inline]
+    pub(crate) const fn is_doubtful(self) -> bool {
+        self.0 >> DOUBTFUL != 0
+    }
+
+    /// This one, or the other where this found nothing.
+    #[inline]
+    #[must_use]
+    pub(crate) fn or(self, other: Self) -> Self {
+        let picked = core::hint::select_unpredictable(self.0 >> HIT & 1 == 1, self.0, other.0);
+        Self(picked | (self.0 | other.0) & 1 << DOUBTFUL)
+    }
+
+    /// The value found.
+    #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "the value is in the low half")]
+    pub(crate) const fn value(self) -> Option<u32> {
+        if self.0 >> HIT & 1 == 1 { Some(self.0 as u32) } else { None }
     }
 }
 
@@ -148,6 +184,27 @@ impl<S: core::ops::Deref<Target = [Bucket]>> Buckets<S> {
     /// The value of a key. Never waits.
     #[inline]
     pub(crate) fn get(&self, key: u64) -> Option<u32> {
+        let seen = self.glance(key);
+        if seen.is_doubtful() { self.search(key) } else { seen.value() }
+    }
+
+    /// What the first bucket says about a key, without a branch: which of a packet's keys is there is anybody's guess, and
+    /// a wrong one costs as much as three glances.
+    #[inline]
+    pub(crate) fn glance(&self, key: u64) -> Glance {
+        let bucket = self.bucket(self.places(key).0);
+        let before = bucket.state.load(Acquire);
+        let slot = bucket.find(key);
+        let hit = slot < SLOTS;
+        let value = bucket.values[if hit { slot } else { 0 }].load(Acquire);
+        let changed = u64::from(bucket.state.load(Acquire) != before);
+        let elsewhere = u64::from(!hit) & u64::from(before & AWAY_MASK > 0);
+        Glance(u64::from(value) | u64::from(hit) << HIT | (changed | elsewhere) << DOUBTFUL)
+    }
+
+    /// The value of a key that may be in either bucket, while the writer goes on.
+    #[cold]
+    fn search(&self, key: u64) -> Option<u32> {
         let (first, second) = self.places(key);
         let first = self.bucket(first);
         loop {

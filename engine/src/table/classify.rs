@@ -76,25 +76,30 @@ impl TableWriter {
 }
 
 impl Classifier {
-    /// Says whose each packet is. All came in by `ingress` and go `direction`; `out` has a place for each.
-    pub fn classify(&self, ingress: PortId, direction: Direction, parsed: &[Parsed], out: &mut [Class]) {
-        debug_assert_eq!(parsed.len(), out.len(), "a place for each packet");
+    /// Says whose each packet is, first to last. All came in by `ingress` and go `direction`.
+    #[inline]
+    pub fn classify(
+        &self,
+        ingress: PortId,
+        direction: Direction,
+        parsed: &[Parsed],
+        mut tell: impl FnMut(&Parsed, Class),
+    ) {
         let access = match direction {
             Direction::Down => self.peers.get(usize::from(ingress.0)).copied().unwrap_or(ingress),
             Direction::Up => ingress,
         };
         let table = self.table.load();
         let lookup = Lookup { table: &table, access, direction };
-        for (parsed, out) in parsed.chunks(BURST).zip(out.chunks_mut(BURST)) {
-            lookup.burst(parsed, out);
+        for parsed in parsed.chunks(BURST) {
+            lookup.burst(parsed, &mut tell);
         }
     }
 
     /// Whose one packet is.
     pub fn classify_one(&self, ingress: PortId, direction: Direction, parsed: &Parsed) -> Class {
-        let mut class = [Class::Control];
-        self.classify(ingress, direction, std::slice::from_ref(parsed), &mut class);
-        let [class] = class;
+        let mut class = Class::Control;
+        self.classify(ingress, direction, std::slice::from_ref(parsed), |_, found| class = found);
         class
     }
 }
@@ -117,23 +122,25 @@ struct Ahead {
 }
 
 impl Lookup<'_> {
-    fn burst(&self, parsed: &[Parsed], out: &mut [Class]) {
+    #[inline]
+    fn burst(&self, parsed: &[Parsed], tell: &mut impl FnMut(&Parsed, Class)) {
         let generation = self.table.generation.load(Acquire);
         let program = self.table.program.load();
         let mut ahead = [Ahead::default(); BURST];
-        for ((parsed, class), ahead) in parsed.iter().zip(out.iter_mut()).zip(&mut ahead) {
-            *class = unmatched(parsed.kind);
-            if let Class::Unknown(_) = class {
+        for (parsed, ahead) in parsed.iter().zip(&mut ahead) {
+            if let Class::Unknown(_) = unmatched(parsed.kind) {
                 self.look_ahead(&program, parsed, ahead);
             }
         }
-        for ((parsed, class), ahead) in parsed.iter().zip(out).zip(&ahead) {
+        for (parsed, ahead) in parsed.iter().zip(&ahead) {
+            let mut class = unmatched(parsed.kind);
             if let Class::Unknown(_) = class
                 && let Some(down) = self.find(&program, parsed, ahead, generation)
             {
                 // the pair of queue ids of a subscriber differs in the lowest bit
-                *class = Class::Subscriber(QueueId(down ^ self.direction as u32));
+                class = Class::Subscriber(QueueId(down ^ self.direction as u32));
             }
+            tell(parsed, class);
         }
     }
 
@@ -158,12 +165,36 @@ impl Lookup<'_> {
     /// The down queue id of a packet.
     #[inline]
     fn find(&self, program: &Program, parsed: &Parsed, ahead: &Ahead, generation: u64) -> Option<u32> {
-        let hashes = ahead.hashes.iter().take(ahead.count);
-        for &hash in hashes {
-            if let Some(down) = self.table.buckets.get(hash) {
-                return Some(down);
-            }
+        if ahead.count == 0 {
+            return self.find_more(program, parsed, ahead, generation);
         }
+        let buckets = &self.table.buckets;
+        let [first, second, others @ ..] = &ahead.hashes;
+        let seen = buckets.glance(*first);
+        let seen = if ahead.count > 1 { seen.or(buckets.glance(*second)) } else { seen };
+        if seen.is_doubtful() {
+            return self.find_slowly(program, parsed, ahead, generation);
+        }
+        if let Some(down) = seen.value() {
+            return Some(down);
+        }
+        let mut others = others.iter().take(ahead.count.saturating_sub(2));
+        if let Some(down) = others.find_map(|&hash| buckets.get(hash)) {
+            return Some(down);
+        }
+        self.find_more(program, parsed, ahead, generation)
+    }
+
+    /// The same, one key after the other.
+    #[cold]
+    fn find_slowly(&self, program: &Program, parsed: &Parsed, ahead: &Ahead, generation: u64) -> Option<u32> {
+        let mut hashes = ahead.hashes.iter().take(ahead.count);
+        let found = hashes.find_map(|&hash| self.table.buckets.get(hash));
+        found.or_else(|| self.find_more(program, parsed, ahead, generation))
+    }
+
+    /// By the keys that were not looked ahead for.
+    fn find_more(&self, program: &Program, parsed: &Parsed, ahead: &Ahead, generation: u64) -> Option<u32> {
         let more = program.steps(parsed.kind).get(ahead.steps..).unwrap_or_default();
         let found = if more.is_empty() { None } else { self.walk(more, parsed) };
         found.or_else(|| self.look_again(parsed, generation))

@@ -25,8 +25,8 @@ pub(crate) fn packet_to(address: u32) -> wire::Parsed {
 
 fn classify(reader: &Classifier, addresses: &[u32]) -> Vec<Class> {
     let parsed: Vec<_> = addresses.iter().map(|&address| packet_to(address)).collect();
-    let mut classes = vec![Class::Control; parsed.len()];
-    reader.classify(PortId(0), Direction::Down, &parsed, &mut classes);
+    let mut classes = Vec::new();
+    reader.classify(PortId(0), Direction::Down, &parsed, |_, class| classes.push(class));
     classes
 }
 

@@ -3,9 +3,9 @@
 
 use aqm::Nanos;
 
-use super::{Link, NODE, NONE, Tree, behind, low_half};
+use super::{Link, NODE, NONE, Tree, behind};
 use crate::parents::calendar::NOWHERE;
-use crate::wheel::{slot_at, slot_from, slot_time};
+use crate::wheel::{low_half, slot_at, slot_from, slot_time};
 
 impl Tree {
     #[inline]

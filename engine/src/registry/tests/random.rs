@@ -214,9 +214,7 @@ impl World {
         for direction in Direction::BOTH {
             for (core, access, name) in [(0, 1, "access"), (2, 3, "access2")] {
                 let ingress = PortId(if direction == Direction::Down { core } else { access });
-                let mut classes = vec![Class::Control; packets.len()];
-                self.reader.classify(ingress, direction, packets, &mut classes);
-                for (parsed, class) in packets.iter().zip(classes) {
+                self.reader.classify(ingress, direction, packets, |parsed, class| {
                     let found = match class {
                         Class::Subscriber(id) => {
                             let (owner, way) = self.registry.owner(id).unwrap();
@@ -228,7 +226,7 @@ impl World {
                     };
                     let best = oracle::best(self.records.values(), parsed, direction, name);
                     assert_eq!(found, best, "{direction:?} {name} {parsed:?}\n{:#?}", self.records);
-                }
+                });
             }
         }
     }
