@@ -34,8 +34,9 @@ pub(crate) struct RxPort {
     pub(crate) counters: Arc<PortCounters>,
 }
 
-/// Frames and bytes an lcore saw at a port; that lcore is the only writer.
+/// Frames and bytes an lcore saw at a port; that lcore is the only writer, in lines that no other writes.
 #[derive(Debug, Default)]
+#[repr(align(128))]
 pub(crate) struct PortCounters {
     pub(crate) packets: Counter,
     pub(crate) bytes: Counter,

@@ -133,8 +133,9 @@ pub(crate) struct TxWorker {
     held: Arc<Held>,
 }
 
-/// What a shard holds, shown to others.
+/// What a shard holds, shown to others, in lines that no other writes.
 #[derive(Debug, Default)]
+#[repr(align(128))]
 pub(crate) struct Held {
     /// Packets queued in the shard.
     pub(crate) packets: AtomicU64,

@@ -111,6 +111,8 @@ pub(crate) struct Tree {
     /// Nodes taken so far; the first of those given back.
     taken: u32,
     free: u32,
+    /// Nodes made so far, modulo 2^32: while it stays, no place has become another node's.
+    made: u32,
     /// Lanes by which each direction leaves; pairs of an aggregate and a direction that have nodes; nodes there is room
     /// for: see [`Self::reserve`].
     lanes: [usize; 2],
@@ -128,6 +130,7 @@ impl Tree {
             links: Paged::new(ids),
             taken: 0,
             free: NONE,
+            made: 0,
             lanes: [lanes; 2],
             pairs: [0; 2],
             room: 0,

@@ -113,14 +113,22 @@ impl<P: Packet> Shard<P> {
         self.tree.set_armed(root, None);
         let at = slot_time(slot);
         self.serve_node(call, root, at, out);
-        if let Some(due) = self.tree.turn(root, call.now, at) {
+        // its place may be another node's by now
+        if self.tree.outer(root) == NONE
+            && self.tree.lane(root) == call.lane
+            && let Some(due) = self.tree.turn(root, call.now, at)
+        {
             self.arm_root(root, slot_from(due));
         }
     }
 
     /// Sends what a node has due when the clock above it shows `at`. Whoever calls puts the node back.
     fn serve_node(&mut self, call: &Call, node: u32, at: Nanos, out: &mut Vec<P>) {
+        let made = self.tree.made();
         for _ in 0..VISIT_PACKETS {
+            if self.tree.made() != made {
+                return;
+            }
             // first, so that the clock slips also where another place always pays before this one
             let Some(slot) = self.tree.serve(node, call.now, at) else { return };
             if out.len() >= call.limit || !self.tree.all_pay(node, call.now) {
@@ -137,7 +145,11 @@ impl<P: Packet> Shard<P> {
             }
             let inner = entry & !NODE;
             self.serve_node(call, inner, time, out);
-            if let Some(due) = self.tree.turn(inner, call.now, time) {
+            // its place may be another node's by now, which stands where it should
+            if self.tree.outer(inner) == node
+                && !self.tree.is_placed(entry)
+                && let Some(due) = self.tree.turn(inner, call.now, time)
+            {
                 self.tree.put(node, entry, due, time);
             }
         }
@@ -425,14 +437,17 @@ impl<P: Packet> Shard<P> {
     pub(super) fn clear_root(&mut self, now: Nanos, root: u32, slot: u64) {
         if self.tree.armed(root) == Some(low_half(slot)) {
             self.tree.set_armed(root, None);
-            self.clear_node(now, root);
+            self.clear_node(now, self.tree.lane(root), root);
         }
     }
 
-    fn clear_node(&mut self, now: Nanos, node: u32) {
-        while let Some(entry) = self.tree.take_any(node) {
+    /// A node that its last child leaves may come back at once, on the lane that the child goes to.
+    fn clear_node(&mut self, now: Nanos, lane: usize, node: u32) {
+        while self.tree.lane(node) == lane
+            && let Some(entry) = self.tree.take_any(node)
+        {
             if entry & NODE != 0 {
-                self.clear_node(now, entry & !NODE);
+                self.clear_node(now, lane, entry & !NODE);
                 continue;
             }
             let local = entry as usize;

@@ -34,6 +34,7 @@ impl Tree {
         node.parent = u32::try_from(id.index()).unwrap_or(NONE);
         node.set_rate(entry.rates[direction as usize], now);
         self.nodes[place] = node;
+        self.made = self.made.wrapping_add(1);
         if let Some(entry) = self.book.get_mut(id.index()) {
             entry.nodes[direction as usize] = place;
         }
@@ -47,6 +48,13 @@ impl Tree {
         while self.room < needed && self.nodes.touch(self.room) {
             self.room += PAGE;
         }
+    }
+
+    /// Tells whether any node was made meanwhile: a child that takes its aggregates along to another lane may leave a node
+    /// empty, whose place the next one made takes.
+    #[inline]
+    pub(crate) fn made(&self) -> u32 {
+        self.made
     }
 
     /// A place for another node.
