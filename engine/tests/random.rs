@@ -267,8 +267,7 @@ fn check_departure(
 }
 
 proptest! {
-    // one of 10,000 schedules of removed aggregates that move stops virtual time, see CHANGELOG: real time goes on
-    #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
     /// Nothing panics, nothing is lost, nobody stalls, whatever comes.
     #[test]
