@@ -221,3 +221,69 @@ fn a_removed_aggregate_that_moves_leaves_nobody_going_round() {
         rig.check_conservation();
     }
 }
+
+/// Greedy children of an aggregate of 20 Mb/s, of 10 Mb/s each, two on each of two ports: bits per second that left by each.
+fn rates_by_port(slow_bps: u64) -> [f64; 2] {
+    let ports = vec![Some(slow_bps), None];
+    let mut rig = Rig::new(&Setup { shards: 2, ports, ..Setup::default() });
+    aggregate(&mut rig, 0, None, 20_000_000);
+    let offer = |rig: &mut Rig, id: u32| {
+        let egress = u8::from(id >= 4);
+        rig.offer(Offer { egress, ..Offer::new(id, 1_500) });
+    };
+    for id in 0..8 {
+        join(&mut rig, id, 10_000_000, Some(0));
+        (0..4).for_each(|_| offer(&mut rig, id));
+    }
+    run(&mut rig, Nanos::from_secs(1), &mut |rig, id, _| offer(rig, id));
+    let mut bytes = [0_u64; 2];
+    run(&mut rig, Nanos::from_secs(4), &mut |rig, id, more| {
+        bytes[usize::from(id >= 4)] += more;
+        offer(rig, id);
+    });
+    rig.check_conservation();
+    bytes.map(|bytes| bytes as f64 * 2.0)
+}
+
+/// What a port holds back of an aggregate's children is no reason to hold them back once more: the aggregate's clock is
+/// slowed there by the port already, and it never runs backwards.
+#[test]
+fn children_behind_a_slow_port_get_what_it_gives_and_the_others_the_rest() {
+    for slow in [500_000, 2_000_000, 8_000_000] {
+        let [slowed, free] = rates_by_port(slow);
+        let all = slowed + free;
+        assert!(slowed > slow as f64 * 0.95, "port of {slow}: {slowed} beside {free}");
+        assert!((all - 20e6).abs() < 20e6 * 0.02, "port of {slow}: {slowed} beside {free}");
+    }
+}
+
+/// An lcore that stalls takes its clock back by the stall; the aggregate's went on elsewhere meanwhile. Its children come
+/// back at once.
+#[test]
+fn children_of_an_lcore_that_stalled_are_served_again_at_once() {
+    let mut rig = Rig::new(&Setup { shards: 2, ports: vec![None], ..Setup::default() });
+    aggregate(&mut rig, 0, None, 20_000_000);
+    for id in 0..8 {
+        join(&mut rig, id, 10_000_000, Some(0));
+        (0..4).for_each(|_| rig.offer(Offer::new(id, 1_500)));
+    }
+    run(&mut rig, Nanos::from_secs(1), &mut |rig, id, _| rig.offer(Offer::new(id, 1_500)));
+    // only the shard of the even ids is polled
+    let end = rig.now + Nanos::from_secs(3);
+    while rig.now < end {
+        rig.now += POLL;
+        let mut left = Vec::new();
+        rig.dequeue(0, 0, 32, |_, packet| left.push(packet.meta().queue_id.0));
+        for id in left {
+            rig.offer(Offer::new(id, 1_500));
+        }
+    }
+    let mut bytes = [0_u64; 2];
+    run(&mut rig, Nanos::from_millis(400), &mut |rig, id, more| {
+        bytes[(id % 2) as usize] += more;
+        rig.offer(Offer::new(id, 1_500));
+    });
+    let share = bytes[1] as f64 / (bytes[0] + bytes[1]) as f64;
+    assert!((share - 0.5).abs() < 0.05, "{bytes:?}");
+    rig.check_conservation();
+}

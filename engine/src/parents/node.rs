@@ -25,6 +25,9 @@ const TICK_SHIFT: u32 = 17;
 const STEADY_SHIFT: u32 = 20;
 /// Clocks slowed by less count as not slowed.
 const STEADY: f32 = 1e-4;
+/// How often a place follows the slip that is common, and how much of what differs here it remembers.
+const FOLLOW: Nanos = Nanos::from_micros(100);
+const LONGEST: Nanos = Nanos::from_millis(10);
 /// Time constant of the smoothed speed, in nanoseconds.
 const SPEED_TAU: f32 = 5e6;
 /// An aggregate that sends nothing for so long and for which nobody waits is idle.
@@ -41,7 +44,7 @@ pub(crate) struct Node {
     /// When the next packet may leave, in real time; of a common aggregate when it is known not to before.
     pub(super) due: Nanos,
     pace: Pace,
-    /// How far the clock lies behind the one above (modulo 2^64: it may lie before), less what is common.
+    /// How far the clock lies behind the one above (modulo 2^64: it may lie before).
     pub(super) slip: u64,
     pub(super) bytes: u64,
     pub(super) packets: u64,
@@ -75,6 +78,7 @@ pub(crate) struct Node {
     pub(super) children: u32,
     measured: Nanos,
     slip_seen: u64,
+    pub(super) common: Common,
     /// As an entry of the node above.
     pub(super) link: Link,
 
@@ -87,9 +91,78 @@ pub(crate) struct Node {
     pub(super) calendar: Calendar,
 }
 
+/// What this place knows of the slip that all places of its aggregate share.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Common {
+    /// Of it, what this clock has followed.
+    pub(super) slip: u64,
+    /// When that was, and what the clock above showed; not yet: never.
+    at: Option<(Nanos, Nanos)>,
+    /// By how much this clock and those above were slowed more than the aggregate was, up to [`LONGEST`].
+    slower: Nanos,
+    /// How much longer the aggregate let no packet go than it did, up to [`LONGEST`], less what it slipped for that; as of
+    /// when, and until when it lets none go from then on.
+    poor: Nanos,
+    as_of: Nanos,
+    poor_until: Nanos,
+}
+
+impl Common {
+    /// From now on `slip` is what all share, wherever this clock is.
+    pub(super) fn begin(slip: u64) -> Self {
+        Self { slip, ..Self::default() }
+    }
+
+    /// Whether it is time to follow.
+    #[inline]
+    pub(super) fn is_old(&self, now: Nanos) -> bool {
+        self.at.is_none_or(|(at, _)| now.since(at) >= FOLLOW)
+    }
+
+    /// The aggregate has slipped to `slip`, and the clock above shows `above` at `now`: what this clock slips. A clock
+    /// above that is slowed itself, by a port or an lcore that others do not share, has done that much already; and none
+    /// ever goes back.
+    pub(super) fn follow(&mut self, now: Nanos, above: Nanos, slip: u64) -> u64 {
+        let Some((was, earlier)) = self.at.replace((now, above)) else {
+            self.slip = slip;
+            return 0;
+        };
+        let went = above.since(earlier);
+        let slowed = self.slower + now.since(was).since(went);
+        let more = Nanos(slip.wrapping_sub(self.slip));
+        self.slower = slowed.since(more).min(LONGEST);
+        let owed = more.since(slowed);
+        let done = owed.min(went);
+        self.slip = slip.wrapping_sub(owed.since(done).0);
+        done.0
+    }
+
+    /// Of a lag, what the aggregate is to blame for.
+    pub(super) fn blames(&mut self, now: Nanos, lag: Nanos) -> Nanos {
+        self.is_asked(now, self.poor_until);
+        self.poor.min(lag)
+    }
+
+    /// This clock slips by `all`, and others by `common` of it.
+    pub(super) fn lead(&mut self, common: Nanos, all: Nanos) {
+        self.slip = self.slip.wrapping_add(common.0);
+        self.poor = self.poor.since(common);
+        self.slower = (self.slower + all.since(common)).min(LONGEST);
+    }
+
+    /// The aggregate lets no packet go `until` then, if that is still to come.
+    #[inline]
+    pub(super) fn is_asked(&mut self, now: Nanos, until: Nanos) {
+        let was_poor = self.poor_until.min(now).since(self.as_of);
+        let was_rich = now.since(self.as_of).since(was_poor);
+        self.poor = (self.poor + was_poor).min(LONGEST).since(was_rich);
+        (self.as_of, self.poor_until) = (now, until);
+    }
+}
+
 const _: () =
     assert!(core::mem::offset_of!(Node, purse) == 64, "what every packet touches is one cache line");
-const _: () = assert!(size_of::<Node>() <= 512, "`sluice check` counts on it");
+const _: () = assert!(size_of::<Node>() <= 576, "`sluice check` counts on it");
 
 impl Default for Node {
     fn default() -> Self {
@@ -117,6 +190,7 @@ impl Default for Node {
             children: 0,
             measured: Nanos::ZERO,
             slip_seen: 0,
+            common: Common::default(),
             link: Link::default(),
             parent: NONE,
             next: NONE,
@@ -227,9 +301,10 @@ impl Node {
         self.drags
     }
 
-    /// The slip is another from now on without having slipped.
-    pub(super) fn reset_measure(&mut self, slip: u64) {
-        self.slip_seen = slip;
+    /// It is below another clock from now on: the slip is another without having slipped.
+    pub(super) fn restart(&mut self) {
+        self.slip_seen = self.slip;
+        self.common = Common::begin(self.common.slip);
     }
 }
 

@@ -28,7 +28,7 @@ const LINGER_MS: u32 = 1_000;
 pub(crate) struct Shared {
     /// When the rate may be sold next.
     due: AtomicU64,
-    /// How far the clock lies behind the one above, since it became common.
+    /// What its clocks were let slip while they were common: see [`super::node::Common`].
     slip: AtomicU64,
     /// Places with children; until when one that has left counts as there, in milliseconds.
     places: AtomicU32,
@@ -70,9 +70,9 @@ impl Shared {
         self.slip.load(Relaxed)
     }
 
-    /// Adds to a slip that was `seen`; where another place did meanwhile, the caller's lag is less by as much.
-    pub(crate) fn slip_by(&self, seen: u64, more: Nanos) {
-        let _ = self.slip.compare_exchange(seen, seen.wrapping_add(more.0), Relaxed, Relaxed);
+    /// Adds to a slip that was `seen`; not where another place did meanwhile, which the caller is to follow first.
+    pub(crate) fn slip_by(&self, seen: u64, more: Nanos) -> bool {
+        self.slip.compare_exchange(seen, seen.wrapping_add(more.0), Relaxed, Relaxed).is_ok()
     }
 
     /// A place has its first child.

@@ -63,6 +63,7 @@ impl<P: Packet> Shard<P> {
         {
             return out.push(packet);
         }
+        self.tree.keep_up(node, call.now, call.virtual_now);
         let slips = self.tree.slips(node);
         let time = behind(at, slips);
         if self.records[local].shaper.due() > time || !self.tree.is_clear(node, call.now, at) {
@@ -125,6 +126,7 @@ impl<P: Packet> Shard<P> {
     /// Sends what a node has due when the clock above it shows `at`. Whoever calls puts the node back.
     fn serve_node(&mut self, call: &Call, node: u32, at: Nanos, out: &mut Vec<P>) {
         let made = self.tree.made();
+        self.tree.keep_up(node, call.now, call.virtual_now);
         for _ in 0..VISIT_PACKETS {
             if self.tree.made() != made {
                 return;
@@ -197,9 +199,13 @@ impl<P: Packet> Shard<P> {
     pub(super) fn join_below(&mut self, now: Nanos, at: Nanos, local: usize) {
         let node = self.records[local].node;
         let quiet = self.tree.quiet(node, now);
-        let time = match quiet {
-            Some(slips) => behind(at, slips),
-            None => self.tree.time(node, at),
+        let time = if let Some(slips) = quiet {
+            behind(at, slips)
+        } else {
+            let lane = usize::from(self.records[local].lane);
+            let clock = self.lanes[lane].virtual_at(&self.options.ports[lane], now);
+            self.tree.keep_up(node, now, clock);
+            self.tree.time(node, at)
         };
         let record = &mut self.records[local];
         if self.links {
@@ -369,12 +375,15 @@ impl<P: Packet> Shard<P> {
         if old == parent {
             return;
         }
-        let at = self.lanes[usize::from(lane)].time(&self.options.ports[usize::from(lane)], now);
+        let (port, state) = (&self.options.ports[usize::from(lane)], &mut self.lanes[usize::from(lane)]);
+        let (at, clock) = (state.time(port, now), state.virtual_at(port, now));
+        self.tree.follow_all(node, now, clock);
         let from = if node == NONE { at } else { self.tree.time(node, at) };
         let was = record.scheduled;
         self.unschedule(local);
         self.let_go_of_parent(now, local);
         let node = parent.and_then(|id| self.tree.attach(now, local, id, direction, lane)).unwrap_or(NONE);
+        self.tree.follow_all(node, now, clock);
         let to = if node == NONE { at } else { self.tree.time(node, at) };
         let record = &mut self.records[local];
         record.node = node;

@@ -164,7 +164,7 @@ impl Tree {
             return Some(slot);
         }
         let slot = self.truly_due(node, now, clock)?;
-        self.let_slip(node, clock.since(slot_time(slot)));
+        self.let_slip(node, now, clock.since(slot_time(slot)));
         Some(slot)
     }
 

@@ -4,6 +4,7 @@
 use aqm::Nanos;
 
 use super::{DEEPEST, NONE, Tree, Way, behind};
+use crate::parents::node::Common;
 use crate::parents::shared::Shared;
 use crate::wheel::slot_time;
 
@@ -23,13 +24,7 @@ impl Tree {
     /// How far a node's clock lies behind the one above, modulo 2^64.
     #[inline]
     pub(super) fn slip(&self, place: u32) -> u64 {
-        let node = &self.nodes[place];
-        if node.spans { self.common_slip(place) } else { node.slip }
-    }
-
-    #[cold]
-    fn common_slip(&self, place: u32) -> u64 {
-        self.nodes[place].slip.wrapping_add(self.shared_of(place).map_or(0, Shared::slip))
+        self.nodes[place].slip
     }
 
     /// How far a node's clock lies behind its lane's.
@@ -65,21 +60,59 @@ impl Tree {
         lag.0 > self.nodes[place].lag_ns.into()
     }
 
-    /// The clock lags by `lag`: what is beyond the allowance slips.
-    pub(super) fn let_slip(&mut self, place: u32, lag: Nanos) {
+    /// The clock lags by `lag`: what is beyond the allowance slips. Of a common aggregate others slip too, by as long as
+    /// it was the aggregate that let no packet go, and not the port.
+    pub(super) fn let_slip(&mut self, place: u32, now: Nanos, lag: Nanos) {
         let excess = lag.since(Nanos(self.nodes[place].lag_ns.into()));
         if excess == Nanos::ZERO {
             return;
         }
-        self.nodes[place].steady = false;
         if self.nodes[place].spans {
-            if let Some(shared) = self.shared_of(place) {
-                shared.slip_by(shared.slip(), excess);
+            let seen = self.nodes[place].common.slip;
+            let poor = self.nodes[place].common.blames(now, excess);
+            let leads = self.shared_of(place).is_some_and(|shared| shared.slip_by(seen, poor));
+            if !leads {
+                return;
             }
-        } else {
-            let node = &mut self.nodes[place];
-            node.slip = node.slip.wrapping_add(excess.0);
+            self.nodes[place].common.lead(poor, excess);
         }
+        let node = &mut self.nodes[place];
+        node.steady = false;
+        node.slip = node.slip.wrapping_add(excess.0);
+    }
+
+    /// The clocks on a way follow what other places of their aggregates let slip; `lane`: its lane's clock.
+    #[inline]
+    pub(crate) fn keep_up(&mut self, node: u32, now: Nanos, lane: Nanos) {
+        let mut place = node;
+        while place != NONE {
+            let this = &self.nodes[place];
+            if this.spans && this.common.is_old(now) {
+                return self.follow_all(node, now, lane);
+            }
+            place = this.outer;
+        }
+    }
+
+    /// As [`Self::keep_up`], in any case.
+    #[cold]
+    pub(crate) fn follow_all(&mut self, node: u32, now: Nanos, lane: Nanos) {
+        let mut above = lane;
+        for &place in self.way(node).nodes().iter().rev() {
+            if self.nodes[place].spans {
+                self.follow(place, now, above);
+            }
+            above = behind(above, self.slip(place));
+        }
+    }
+
+    /// A clock follows what other places of the aggregate let slip; `above`: the clock above.
+    fn follow(&mut self, place: u32, now: Nanos, above: Nanos) {
+        let slip = self.shared_of(place).map_or(0, Shared::slip);
+        let node = &mut self.nodes[place];
+        let more = node.common.follow(now, above, slip);
+        node.slip = node.slip.wrapping_add(more);
+        node.steady &= more == 0;
     }
 
     /// The time of a node: its clock's, or that of the first due entry not yet served. Whoever has been idle joins
@@ -127,11 +160,14 @@ impl Tree {
             let (bytes, cost) = self.nodes[place].quantum();
             let earliest = now.since(self.nodes[place].burst());
             let sold = self.shared_of(place).map_or(Ok(()), |shared| shared.sell(now, earliest, cost));
+            let node = &mut self.nodes[place];
             if let Err(due) = sold {
-                self.nodes[place].due = due;
+                node.due = due;
+                node.common.is_asked(now, due);
                 return false;
             }
-            *self.nodes[place].purse() += bytes;
+            node.common.is_asked(now, now);
+            *node.purse() += bytes;
         }
         true
     }
@@ -180,10 +216,9 @@ impl Tree {
             shared.owe(self.nodes[place].due);
         }
         let node = &mut self.nodes[place];
-        // the clock stays where it is
-        node.slip = if spans { node.slip.wrapping_sub(slip) } else { node.slip.wrapping_add(slip) };
         if spans {
             node.begin_purse();
+            node.common = Common::begin(slip);
         } else {
             node.end_purse(due);
         }

@@ -157,8 +157,7 @@ impl Tree {
         let node = &mut self.nodes[place];
         node.slip = node.slip.wrapping_add(after.0.wrapping_sub(before.0));
         node.outer = new;
-        let slip = self.slip(place);
-        self.nodes[place].reset_measure(slip);
+        node.restart();
         if children > 0 {
             self.add_child(now, new);
             self.detach(now, old);
