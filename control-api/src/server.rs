@@ -33,11 +33,12 @@ use crate::reload::{Reload, Reloader};
 use crate::rules::{Catalogue, Rules};
 use crate::shaper::Shaper;
 use crate::store::{Store, StoreError};
-use crate::writer::{Writer, Writes};
+use crate::writer::{Postman, Writer, Writes};
 use crate::{history, routes};
 
-/// Worker threads of the runtime: control work, never packets.
-const WORKERS: usize = 2;
+/// Worker threads of the runtime: control work, never packets. All of the control side shares one CPU, where a second
+/// would only be woken for nothing; what takes long goes to threads of its own (`App::work`).
+const WORKERS: usize = 1;
 /// What calls into the data plane that are still under way get at the end.
 const ABANDON: Duration = Duration::from_millis(500);
 /// Between two tries when the process is out of file descriptors.
@@ -141,7 +142,7 @@ impl Server {
         let (directory, events) = (Arc::clone(&loaded.directory), loaded.events.clone());
         let parents = Arc::clone(&loaded.parents);
         let (limits, start_hook) = (options.limits, options.thread_start);
-        let (thread, writes) = loaded.spawn(start_hook).map_err(threads)?;
+        let (thread, writes, postman) = loaded.spawn(start_hook).map_err(threads)?;
         let app = App::new(
             &options,
             rules,
@@ -167,7 +168,7 @@ impl Server {
             writer: Some(thread),
         };
         let door = Door { router: routes::router(Arc::clone(&app)), protection, limits, stopped };
-        handle.http = Some(spawn(listener, app, door, start_hook)?);
+        handle.http = Some(spawn(listener, (app, postman), door, start_hook)?);
         tracing::info!(%address, "HTTP listens");
         Ok(handle)
     }
@@ -276,7 +277,7 @@ fn bind(listen: SocketAddr) -> Result<TcpListener, StartError> {
 
 fn spawn(
     listener: TcpListener,
-    app: Arc<App>,
+    (app, postman): (Arc<App>, Postman),
     door: Door,
     start_hook: Option<fn()>,
 ) -> Result<JoinHandle<()>, StartError> {
@@ -289,6 +290,7 @@ fn spawn(
         .build()
         .map_err(threads)?;
     runtime.spawn(history::keep(app));
+    runtime.spawn(postman.run());
     std::thread::Builder::new()
         .name("sluice-http".to_owned())
         .spawn(move || {

@@ -9,15 +9,15 @@
 
 mod load;
 mod parents;
+mod queue;
 mod replay;
 mod room;
 mod unapplied;
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvError, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use axum::http::StatusCode;
 use hashbrown::HashMap;
@@ -38,14 +38,12 @@ use crate::shaper::{Edit, Shaper, ShaperError};
 use crate::store::{Row, Store, Table};
 use parents::Undo;
 pub(crate) use parents::{ParentChange, misplaced};
+pub(crate) use queue::Postman;
+use queue::{Inbox, Job, Queue, Refused};
 pub(crate) use unapplied::Unapplied;
 
 /// Requests of one group, at most.
 const GROUP: usize = 512;
-/// How long a group waits for requests that came together before, and likely do again.
-const TOGETHER: Duration = Duration::from_micros(300);
-/// Requests that wait, at most; connections are fewer.
-const QUEUE: usize = 4096;
 
 /// What a request wants changed.
 #[derive(Debug)]
@@ -69,25 +67,19 @@ pub(crate) enum Done {
 
 type Answer = Result<Done, Problem>;
 
-/// A request and who waits for its answer.
-type Job = (Command, oneshot::Sender<Answer>);
-
 /// The way to the writer.
 #[derive(Clone, Debug)]
 pub(crate) struct Writes {
-    /// `None` ends the thread.
-    queue: SyncSender<Option<Job>>,
+    queue: Arc<Queue>,
     unapplied: Arc<Unapplied>,
-    /// The thread holds the other end while it lives.
-    alive: std::sync::Weak<()>,
 }
 
 impl Writes {
     pub(crate) async fn submit(&self, command: Command) -> Answer {
         let (reply, answer) = oneshot::channel();
-        self.queue.try_send(Some((command, reply))).map_err(|error| match error {
-            TrySendError::Full(_) => Problem::unavailable("too many changes wait; try again"),
-            TrySendError::Disconnected(_) => Self::gone(),
+        self.queue.push((command, reply)).map_err(|refused| match refused {
+            Refused::Full => Problem::unavailable("too many changes wait; try again"),
+            Refused::Ended => Self::gone(),
         })?;
         answer.await.unwrap_or_else(|_| Err(Self::gone()))
     }
@@ -98,48 +90,19 @@ impl Writes {
         )
     }
 
-    /// Lets what waits finish, then ends the thread. Blocks while the queue is full.
+    /// Lets what waits finish, then ends the thread.
     pub(crate) fn stop(&self) {
-        // An error means that it has ended already.
-        drop(self.queue.send(None));
+        self.queue.end();
     }
 
     /// Whether the thread still takes changes.
     pub(crate) fn alive(&self) -> bool {
-        self.alive.strong_count() > 0
+        !self.queue.has_ended()
     }
 
     /// Records of the store that the shaper would not take.
     pub(crate) fn unapplied(&self) -> &Unapplied {
         &self.unapplied
-    }
-}
-
-/// How long a group waits for more: as long as it takes for as many to come as came before, at most [`TOGETHER`].
-/// Clients that wait for their answers ask again together; one alone waits for nobody.
-struct Wait {
-    missing: usize,
-    end: Option<Instant>,
-}
-
-impl Wait {
-    fn for_company(before: usize) -> Self {
-        Self { missing: before.saturating_sub(1), end: None }
-    }
-
-    /// The next that is there or comes in time.
-    #[expect(clippy::disallowed_methods, reason = "how long a request waits for company is real time")]
-    #[expect(clippy::option_option, reason = "a `None` in the queue ends the thread")]
-    fn next(&mut self, jobs: &Receiver<Option<Job>>) -> Option<Option<Job>> {
-        let wait = || {
-            let now = Instant::now();
-            let end = *self.end.get_or_insert(now + TOGETHER);
-            let left = end.checked_duration_since(now).filter(|_| self.missing > 0)?;
-            jobs.recv_timeout(left).ok()
-        };
-        let job = jobs.try_recv().ok().or_else(wait)?;
-        self.missing = self.missing.saturating_sub(1);
-        Some(job)
     }
 }
 
@@ -198,74 +161,51 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    pub(crate) fn spawn(mut self, start_hook: Option<fn()>) -> std::io::Result<(JoinHandle<()>, Writes)> {
-        let (queue, jobs) = sync_channel(QUEUE);
+    pub(crate) fn spawn(
+        mut self,
+        start_hook: Option<fn()>,
+    ) -> std::io::Result<(JoinHandle<()>, Writes, Postman)> {
+        let (mut inbox, queue, postman) = Inbox::new();
         let unapplied = Arc::clone(&self.unapplied);
-        let life = Arc::new(());
-        let alive = Arc::downgrade(&life);
         let thread = std::thread::Builder::new().name("sluice-store".to_owned()).spawn(move || {
             run_hook(start_hook);
-            self.work(&jobs);
-            drop(life);
+            self.work(&mut inbox);
         })?;
-        Ok((thread, Writes { queue, unapplied, alive }))
+        Ok((thread, Writes { queue, unapplied }, postman))
     }
 
-    /// The next job; while some records are not shaped, they are tried again whenever nothing else comes.
-    fn next(&mut self, jobs: &Receiver<Option<Job>>) -> Result<Option<Job>, RecvError> {
-        while !self.unapplied.is_empty() {
-            match jobs.recv_timeout(self.retry) {
-                Ok(job) => return Ok(job),
-                Err(RecvTimeoutError::Timeout) => self.retry(),
-                Err(RecvTimeoutError::Disconnected) => return Err(RecvError),
+    /// While some records are not shaped, they are tried again whenever nothing else comes.
+    fn work(&mut self, inbox: &mut Inbox) {
+        loop {
+            let patience = (!self.unapplied.is_empty()).then_some(self.retry);
+            let Some(jobs) = inbox.group(GROUP, patience) else { return };
+            if jobs.is_empty() {
+                self.retry();
             }
-        }
-        jobs.recv()
-    }
-
-    fn work(&mut self, jobs: &Receiver<Option<Job>>) {
-        let mut company = 0;
-        while let Ok(first) = self.next(jobs) {
             let mut group = Vec::new();
-            let mut wait = Wait::for_company(company);
-            let rest = std::iter::from_fn(|| wait.next(jobs));
-            let mut count = 0;
-            for job in std::iter::once(first).chain(rest) {
-                count += 1;
-                match job {
-                    None => return self.run(group),
-                    // Parsed by the million, it must not be evaluated twice: it goes alone.
-                    Some(job @ (Command::Bulk(_), _)) => {
-                        self.run(std::mem::take(&mut group));
-                        self.run(vec![job]);
-                    }
-                    Some(job) => group.push(job),
-                }
-                if group.len() >= GROUP {
-                    break;
+            for job in jobs {
+                // Parsed by the million, it must not be evaluated twice: it goes alone.
+                if matches!(job.0, Command::Bulk(_)) {
+                    self.run(std::mem::take(&mut group), inbox);
+                    self.run(vec![job], inbox);
+                } else {
+                    group.push(job);
                 }
             }
-            company = count.max(company.saturating_sub(1));
-            self.run(group);
+            self.run(group, inbox);
         }
     }
 
-    fn run(&mut self, mut group: Vec<Job>) {
+    fn run(&mut self, mut group: Vec<Job>, inbox: &Inbox) {
         let answers: Vec<_> = group.iter_mut().map(|(command, _)| self.evaluate(command)).collect();
+        let replies = |group: Vec<Job>| group.into_iter().map(|(_, reply)| reply);
         match self.settle() {
-            Ok(()) => {
-                for ((_, reply), answer) in group.into_iter().zip(answers) {
-                    // The client may have gone.
-                    drop(reply.send(answer));
-                }
-            }
+            Ok(()) => inbox.answer(replies(group).zip(answers).collect()),
             // alone, or for want of an answer that none of them would get
             Err(problem) if group.len() == 1 || problem.status == StatusCode::SERVICE_UNAVAILABLE => {
-                for (_, reply) in group {
-                    drop(reply.send(Err(problem.clone())));
-                }
+                inbox.answer(replies(group).map(|reply| (reply, Err(problem.clone()))).collect());
             }
-            Err(_) => group.into_iter().for_each(|alone| self.run(vec![alone])),
+            Err(_) => group.into_iter().for_each(|alone| self.run(vec![alone], inbox)),
         }
     }
 
