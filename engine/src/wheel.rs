@@ -72,6 +72,8 @@ pub(crate) struct Wheel {
     current: u64,
     /// What was taken from the current slot and not yet served; entries put back meanwhile come after it.
     batch: u32,
+    /// The next entry taken is the first of its chunk.
+    begins: bool,
     entries: usize,
     refused: u64,
 }
@@ -93,6 +95,7 @@ impl Wheel {
             free: 0,
             current: 0,
             batch: NONE,
+            begins: true,
             entries: 0,
             refused: 0,
         }
@@ -177,7 +180,8 @@ impl Wheel {
         chunk.len -= 1;
         let id = chunk.ids[chunk.len as usize];
         self.entries -= 1;
-        if chunk.len == 0 {
+        self.begins = chunk.len == 0;
+        if self.begins {
             let next = core::mem::replace(&mut chunk.next, self.free);
             self.free = core::mem::replace(&mut self.batch, next);
         }
@@ -242,28 +246,50 @@ impl Wheel {
         id.map(|id| (slot, id))
     }
 
-    /// Whether [`Self::pop`] would begin a slot.
+    /// Whether [`Self::pop`] would begin a chunk.
     #[inline]
-    pub(crate) fn is_between_slots(&self) -> bool {
-        self.batch == NONE
+    pub(crate) fn begins_chunk(&self) -> bool {
+        self.begins
     }
 
-    /// The slots in use after `slot`, up to the end of the ring: what will be served, to prefetch by.
+    /// The chunks that will be served after the one which [`Self::pop`] would begin, of this slot or later ones, up to
+    /// the end of the ring: what to prefetch by.
     #[inline]
-    pub(crate) fn next_used(&self, slot: u64) -> Option<u64> {
-        let from = index_of(slot) + 1;
-        let index = (from < SLOTS).then(|| self.used.next_from(from))??;
-        Some(slot + 1 + (index - from) as u64)
+    pub(crate) fn ahead(&self) -> Ahead<'_> {
+        let chunk = if self.batch == NONE { self.heads[index_of(self.current)] } else { self.batch };
+        Ahead { wheel: self, chunk, from: index_of(self.current) }
+    }
+}
+
+/// See [`Wheel::ahead`].
+pub(crate) struct Ahead<'a> {
+    wheel: &'a Wheel,
+    chunk: u32,
+    /// The slot it is of.
+    from: usize,
+}
+
+impl<'a> Ahead<'a> {
+    /// The next chunk, which is on its way into the caches once the one before was asked for.
+    #[inline]
+    pub(crate) fn step(&mut self) -> Option<&'a [u32]> {
+        let wheel = self.wheel;
+        let mut next = wheel.chunks.get(self.chunk as usize)?.next;
+        if next == NONE {
+            self.from = (self.from + 1 < SLOTS).then(|| wheel.used.next_from(self.from + 1))??;
+            next = wheel.heads[self.from];
+        }
+        self.chunk = next;
+        let chunk = wheel.chunks.get(next as usize)?;
+        chunk.ids.get(..chunk.len as usize)
     }
 
-    /// Entries of a slot, as many as lie in its first chunks.
+    /// Asks the caches for the chunk after.
     #[inline]
-    pub(crate) fn first_entries(&self, slot: u64) -> impl Iterator<Item = u32> + '_ {
-        let head = self.heads[index_of(slot)];
-        let first = self.chunks.get(head as usize);
-        let second = first.and_then(|chunk| self.chunks.get(chunk.next as usize));
-        let entries = |chunk: &Chunk| chunk.ids.into_iter().take(chunk.len as usize);
-        first.into_iter().chain(second).flat_map(entries)
+    pub(crate) fn prefetch(&self) {
+        if let Some(chunk) = self.wheel.chunks.get(self.chunk as usize) {
+            mem::prefetch_index(&self.wheel.chunks, chunk.next as usize);
+        }
     }
 }
 

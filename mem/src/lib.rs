@@ -16,6 +16,6 @@ mod words;
 
 pub use huge::{Backing, HugeSlice, Zeroable};
 pub use numa::on_node;
-pub use prefetch::{prefetch, prefetch_index};
+pub use prefetch::{prefetch, prefetch_index, prefetch_write};
 pub use tsc::{Tsc, read_tsc};
 pub use words::{BLOCK, load_block, store_block};

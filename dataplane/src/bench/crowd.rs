@@ -83,6 +83,7 @@ pub fn overload(options: &Options) -> Result<Overload, BenchError> {
     let (seen, end) = with(options, options.buffers, order, Some(SPARSE), |bench| {
         bench.subscribe(|subscriber| record(subscriber, plan(subscriber)))?;
         pace(bench, 2.0 * port_pps);
+        bench.feed.overloaded.store(true, Relaxed);
         bench.feed.target.store(OPEN_LOOP, Relaxed);
         // what is made up for after an interruption would wait in the path's ring for longer than delays are left out
         bench.feed.steady.store(true, Relaxed);

@@ -48,6 +48,8 @@ pub(super) struct Feed {
     pub(super) dropped: AtomicU64,
     /// Whether time lost is lost: what should have been sent meanwhile is not sent at once afterwards.
     pub(super) steady: AtomicBool,
+    /// Whether more is sent than the ports carry.
+    pub(super) overloaded: AtomicBool,
     /// Whether PI passes are timed.
     pub(super) measuring: AtomicBool,
     /// Under which number delays are kept; 0: not.

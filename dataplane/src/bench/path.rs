@@ -119,16 +119,18 @@ impl<'a> Clock<'a> {
             return;
         }
         let Some(pause) = &mut self.pause else { return };
-        if now > pause.until {
-            self.feed.disturbed.store(false, Relaxed);
-        }
         let caught_up = !worked;
         if let Some(before) = pause.before.take_if(|_| caught_up) {
             let then = self.lateness().since(&before);
             self.tally.late_then.lock().unwrap_or_else(PoisonError::into_inner).add(&then);
             self.tally.behind.store(false, Relaxed);
         }
-        self.pause.take_if(|pause| now > pause.until && pause.before.is_none());
+        let over = self.pause.as_ref().is_some_and(|pause| now > pause.until);
+        let settled = over && self.pause.take_if(|pause| pause.before.is_none()).is_some();
+        // near saturation what piled up meanwhile takes long to go; beyond it there is no end to that
+        if settled || over && self.feed.overloaded.load(Relaxed) {
+            self.feed.disturbed.store(false, Relaxed);
+        }
     }
 
     fn lateness(&self) -> Late {

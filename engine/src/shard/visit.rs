@@ -92,8 +92,8 @@ impl<P: Packet> Shard<P> {
             if !lane.admits(&self.options.ports[call.lane], call.now) {
                 return;
             }
-            if lane.wheel.is_between_slots() {
-                self.scout(call.lane, first);
+            if lane.wheel.begins_chunk() {
+                self.scout(call.lane);
             }
             let Some(id) = self.lanes[call.lane].wheel.pop() else { return };
             if id & NODE == 0 {
@@ -104,13 +104,13 @@ impl<P: Packet> Shard<P> {
         }
     }
 
-    /// Before a slot is served: asks the caches for the packets and counters of the slot after it, whose records
-    /// were asked for before, and for the records of the one after that. A few ids share a slot, so a miss is over when it counts.
+    /// Before a chunk of the wheel is served: asks the caches for the packets and counters of the chunk after it, whose
+    /// records were asked for before, and for the records of the one after that. So a miss is over when it counts.
     #[inline]
-    fn scout(&self, lane: usize, slot: u64) {
-        let wheel = &self.lanes[lane].wheel;
-        let Some(next) = wheel.next_used(slot) else { return };
-        for local in wheel.first_entries(next) {
+    fn scout(&self, lane: usize) {
+        let mut ahead = self.lanes[lane].wheel.ahead();
+        let Some(next) = ahead.step() else { return };
+        for &local in next {
             let local = local as usize;
             if let Some(record) = self.records.get(local) {
                 let queue = if record.l().packets > 0 { Queue::L4s } else { Queue::Classic };
@@ -121,8 +121,9 @@ impl<P: Packet> Shard<P> {
                 }
             }
         }
-        let Some(later) = wheel.next_used(next) else { return };
-        for local in wheel.first_entries(later) {
+        let Some(later) = ahead.step() else { return };
+        ahead.prefetch();
+        for &local in later {
             self.records.prefetch(local as usize);
             self.records.prefetch_warm(local as usize);
         }

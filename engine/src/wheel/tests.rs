@@ -27,22 +27,30 @@ fn a_chunk_is_a_cache_line() {
 
 #[test]
 fn what_lies_ahead_is_what_comes_out() {
-    let mut wheel = Wheel::new(64);
-    for id in 0..40 {
-        wheel.insert(id, if id < 30 { 5 } else { 9 });
+    let mut wheel = Wheel::new(128);
+    for id in 0..100 {
+        wheel.insert(id, [5, 5, 5, 9, 70, 31_000][id as usize % 6]);
     }
-    assert!(wheel.is_between_slots());
-    assert_eq!(wheel.next_used(0), Some(5));
-    assert_eq!(wheel.next_used(5), Some(9));
-    assert_eq!(wheel.next_used(9), None);
-    let ahead: Vec<_> = wheel.first_entries(9).collect();
-    assert_eq!(ahead, (30..40).collect::<Vec<_>>(), "all of a slot with few");
-    assert_eq!(wheel.first_entries(5).count(), 2 + CHUNK_IDS, "the first two chunks of one with many");
-    assert_eq!(wheel.first_entries(6).count(), 0);
-    wheel.advance(5);
-    assert!(wheel.pop().is_some_and(|id| id < 30));
-    assert!(!wheel.is_between_slots());
-    assert_eq!(Wheel::new(4).next_used(0), None);
+    // by chunks: those asked for two chunks ahead, one ahead, and those that came out
+    let (mut later, mut next, mut out) = (Vec::new(), Vec::new(), Vec::new());
+    let sorted = |ids: &[u32]| ids.iter().copied().collect::<std::collections::BTreeSet<_>>();
+    while let Some(first) = wheel.first() {
+        wheel.advance(first);
+        if wheel.begins_chunk() {
+            let mut ahead = wheel.ahead();
+            next.push(ahead.step().map(sorted));
+            later.push(ahead.step().map(sorted));
+            ahead.prefetch();
+            out.push(Vec::new());
+        }
+        let id = wheel.pop().expect("the slot holds an entry");
+        out.last_mut().expect("a chunk was begun").push(id);
+    }
+    let out: Vec<_> = out.iter().map(|ids| Some(sorted(ids))).collect();
+    assert!(out.len() >= 100 / CHUNK_IDS + 3, "{}", out.len());
+    assert_eq!(next, [&out[1..], &[None]].concat());
+    assert_eq!(later, [&out[2..], &[None, None]].concat());
+    assert!(Wheel::new(4).ahead().step().is_none());
 }
 
 #[test]
