@@ -218,7 +218,7 @@ impl TxWorker {
     #[inline]
     fn prefetch(&self) {
         for mbuf in self.incoming.as_slice() {
-            self.shard.prefetch(MbufPacket::meta_of(mbuf));
+            self.shard.prefetch_later(MbufPacket::meta_of(mbuf));
         }
     }
 

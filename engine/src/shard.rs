@@ -41,7 +41,7 @@ use arrival::Admitted;
 pub(crate) use express::Passed;
 use lane::Lane;
 use managed::Managed;
-use record::Records;
+use record::{Records, SLOWED};
 use stations::Stations;
 use tally::Tally;
 
@@ -172,6 +172,14 @@ impl<P: Packet> Shard<P> {
     pub fn prefetch(&self, meta: Meta) {
         if let Some(local) = self.local(meta.queue_id) {
             self.records.prefetch(local);
+        }
+    }
+
+    /// The same for a packet that came a while ago: that is counted apart.
+    #[inline]
+    pub fn prefetch_later(&self, meta: Meta) {
+        if let Some(local) = self.local(meta.queue_id) {
+            self.records.prefetch(local);
             // most profiles know no other queue for it
             self.records.prefetch_line(local, aqm::classify(meta.ecn, meta.rule, true, false));
         }
@@ -267,8 +275,8 @@ impl<P: Packet> Shard<P> {
             let lane = &self.lanes[usize::from(record.lane)];
             let slowed = lane.is_slowed_below(&self.tree, record.node);
             // a target changes with the plan, see `assign`, and with the clocks
-            if record.slowed || slowed {
-                record.slowed = slowed;
+            if record.is_slowed() || slowed {
+                record.set(SLOWED, slowed);
                 let target = params.target(lane.served_below(&self.tree, record.node, record.plan()));
                 let units = (target.0 >> TARGET_SHIFT) as u32;
                 if units.abs_diff(warm.target) > warm.target / 8 {
@@ -287,7 +295,7 @@ impl<P: Packet> Shard<P> {
     /// One consistent copy of a queue id's counters and state; `None` for an id not in use.
     pub fn snapshot(&mut self, id: QueueId) -> Option<QueueSnapshot> {
         let local = self.local(id)?;
-        self.records.get(local).filter(|record| record.live)?;
+        self.records.get(local).filter(|record| record.is_live())?;
         self.tally.fold_ring_drops(&mut self.records, local, self.options.ring_drops.take(id));
         let [l4s, classic] = self.tally.read(&self.records, local);
         let record = &self.records[local];

@@ -37,11 +37,14 @@ const _: () = assert!(Cell::DroppedOther as usize == CELLS - 1, "each count has 
 /// What outgrew a queue's line.
 pub(crate) type Ledger = [u64; CELLS];
 
-/// Packets that came for a queue.
+/// Packets that came for a queue, and those of them that left at the same moment, which count nowhere else until they
+/// outgrow this.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Arrivals {
     all: u16,
-    ce: u16,
+    passed_bytes: u16,
+    passed: u8,
+    ce: u8,
 }
 
 impl Arrivals {
@@ -51,8 +54,27 @@ impl Arrivals {
         if bump(&mut self.all) {
             line.carry(ledger, Cell::Arrived as usize, 1 << u16::BITS);
         }
-        if ecn == Ecn::Ce && bump(&mut self.ce) {
-            line.carry(ledger, Cell::ArrivedCe as usize, 1 << u16::BITS);
+        if ecn == Ecn::Ce {
+            let overflowed;
+            (self.ce, overflowed) = self.ce.overflowing_add(1);
+            if overflowed {
+                line.carry(ledger, Cell::ArrivedCe as usize, 1 << u8::BITS);
+            }
+        }
+    }
+
+    /// A packet came and leaves at once. Its line is not touched, as a rule.
+    #[inline]
+    pub(crate) fn pass(&mut self, ecn: Ecn, bytes: u16, line: &mut QueueLine, ledger: &mut Ledger) {
+        self.count(ecn, line, ledger);
+        let (passed, outgrown) = self.passed.overflowing_add(1);
+        let (passed_bytes, too_many) = self.passed_bytes.overflowing_add(bytes);
+        (self.passed, self.passed_bytes) = (passed, passed_bytes);
+        if outgrown {
+            line.carry(ledger, 0, 1 << u8::BITS);
+        }
+        if too_many {
+            line.carry_bytes(1 << u16::BITS, ledger);
         }
     }
 }
@@ -91,13 +113,25 @@ impl QueueLine {
         if overflowed {
             self.carry(ledger, bin, 1 << u8::BITS);
         }
-        if add(&mut self.bytes, bytes) {
-            self.carry(ledger, Cell::Bytes as usize, 1 << u32::BITS);
-        }
+        self.add_bytes(bytes, ledger);
         if add(&mut self.sum, delay.units()) {
             self.carry(ledger, Cell::DelaySum as usize, 1 << u32::BITS);
         }
         self.max = self.max.max(delay.units());
+    }
+
+    #[inline]
+    fn add_bytes(&mut self, bytes: u32, ledger: &mut Ledger) {
+        if add(&mut self.bytes, bytes) {
+            self.carry(ledger, Cell::Bytes as usize, 1 << u32::BITS);
+        }
+    }
+
+    /// The same, kept off the packet path.
+    #[cold]
+    #[inline(never)]
+    fn carry_bytes(&mut self, bytes: u32, ledger: &mut Ledger) {
+        self.add_bytes(bytes, ledger);
     }
 
     /// Adds to a cell. Rare, and kept off the packet path.
@@ -151,11 +185,13 @@ impl QueueLine {
         for ((count, &here), &there) in bins.iter_mut().zip(&self.bins).zip(ledger) {
             *count = there + u64::from(here);
         }
+        // a moment lasts less than a unit: the first bin
+        bins[0] += u64::from(arrivals.passed);
         QueueCounters {
             arrived: cell(Cell::Arrived) + u64::from(arrivals.all),
             arrived_ce: cell(Cell::ArrivedCe) + u64::from(arrivals.ce),
             forwarded: bins.iter().sum(),
-            forwarded_bytes: cell(Cell::Bytes) + u64::from(self.bytes),
+            forwarded_bytes: cell(Cell::Bytes) + u64::from(self.bytes) + u64::from(arrivals.passed_bytes),
             marked: cell(Cell::Marked) + u64::from(self.marked),
             dropped_ect: cell(Cell::DroppedEct),
             dropped_not_ect: cell(Cell::DroppedNotEct),

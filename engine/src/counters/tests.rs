@@ -54,6 +54,27 @@ fn counts_outgrow_their_line_and_lose_nothing() {
 }
 
 #[test]
+fn what_passes_counts_as_what_comes_and_leaves_in_no_time() {
+    for (packets, bytes) in [(1, 40), (255, 64), (256, 64), (1_000, 9_000), (70_000, 65_535), (70_000, 1)] {
+        let (mut own, mut other) = (Own::default(), Own::default());
+        for n in 0..packets {
+            let ecn = [Ecn::NotEct, Ecn::Ect0, Ecn::Ect1, Ecn::Ce][n % 4];
+            own.arrivals.pass(ecn, bytes, &mut own.line, &mut own.ledger);
+            other.came(ecn);
+            other.sent(bytes.into(), 0);
+            // others between them wait
+            if n % 1_000 == 7 {
+                for one in [&mut own, &mut other] {
+                    one.came(ecn);
+                    one.sent(1_500, 9_999);
+                }
+            }
+        }
+        assert_eq!(own.read(), other.read(), "{packets} of {bytes}");
+    }
+}
+
+#[test]
 fn a_queue_of_few_packets_has_no_ledger() {
     let mut own = Own::default();
     for _ in 0..255 {

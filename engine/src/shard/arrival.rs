@@ -135,7 +135,7 @@ impl<P: Packet> Shard<P> {
         else {
             return Err(Refused::Misdirected(Direction::Down));
         };
-        let Some(params) = self.options.profiles.get(record.profile).filter(|_| record.live) else {
+        let Some(params) = self.options.profiles.get(record.profile).filter(|_| record.is_live()) else {
             return Err(Refused::Misdirected(record.direction));
         };
         let control = record.kind == QueueKind::Control;

@@ -6,7 +6,7 @@
 
 use aqm::{BitsPerSec, Nanos, Queue};
 
-use super::record::Record;
+use super::record::{LIVE, Record, SLOWED};
 use super::stations::Stations;
 use super::tally::Whose;
 use super::{CONTROL_PART, CONTROL_RATE, Reserved, Shard, TARGET_SHIFT, UNKNOWN_RATE, index};
@@ -27,7 +27,8 @@ impl<P: Packet> Shard<P> {
         let Some(id) = change.queue_id() else {
             return self.change_parent(now, change);
         };
-        let Some((local, live)) = self.local(id).and_then(|at| Some((at, self.records.get(at)?.live))) else {
+        let Some((local, live)) = self.local(id).and_then(|at| Some((at, self.records.get(at)?.is_live())))
+        else {
             self.misdirected += 1;
             return;
         };
@@ -65,13 +66,12 @@ impl<P: Packet> Shard<P> {
         self.records.set_aqm(local, params.discipline.state(phase));
         let (record, warm) = self.records.both_mut(local);
         record.shaper = Shaper::new(rate);
-        record.phase = low_bits(phase);
-        record.shaper.grant_burst(params.mtu, record.phase);
+        record.shaper.grant_burst(params.mtu, burst_phase(self.options.seed, local));
         warm.limit_bytes = params.limit_bytes(rate);
         record.profile = spec.profile;
         (record.direction, record.kind) = (spec.direction, spec.kind);
         (record.lane, warm.slot, record.scheduled) = (lane, slot, scheduled);
-        record.live = true;
+        record.set(LIVE, true);
         self.put_below(now, local, spec.parent);
         self.manage(local, phase);
         let _ = self.options.ring_drops.take(id);
@@ -159,7 +159,7 @@ impl<P: Packet> Shard<P> {
         // not the wheel's time: a wait that is only the wheel's lag must not grow with the pace
         let time = lane.virtual_at(port, now);
         record.shaper.set_rate(rate, time, mtu);
-        record.shaper.grant_burst(mtu, record.phase);
+        record.shaper.grant_burst(mtu, burst_phase(self.options.seed, local));
         if record.scheduled {
             self.hurry(local);
         }
@@ -192,7 +192,7 @@ impl<P: Packet> Shard<P> {
         };
         let lane = &self.lanes[usize::from(record.lane)];
         let target = params.target(lane.served_below(&self.tree, record.node, record.plan()));
-        record.slowed = lane.is_slowed_below(&self.tree, record.node);
+        record.set(SLOWED, lane.is_slowed_below(&self.tree, record.node));
         warm.target = u32::try_from(target.0 >> TARGET_SHIFT).unwrap_or(u32::MAX);
         bank.assign(index(local), place.profile, target);
     }
@@ -207,7 +207,7 @@ impl<P: Packet> Shard<P> {
         self.unschedule(local);
         self.let_go_of_parent(self.now, local);
         let record = &mut self.records[local];
-        record.live = false;
+        record.set(LIVE, false);
         record.watched = false;
         let place = self.options.profiles.get(record.profile).and_then(|params| params.place);
         if let Some(bank) = place.and_then(|place| self.options.banks.get(place)) {
@@ -379,6 +379,12 @@ impl<P: Packet> Shard<P> {
 #[expect(clippy::cast_possible_truncation, reason = "takes the low bits")]
 const fn low_bits(seed: u64) -> u16 {
     seed as u16
+}
+
+/// What keeps an id out of step with others, see [`Shaper::grant_burst`].
+#[expect(clippy::cast_possible_truncation, reason = "an id's place is below 2^32")]
+pub(super) const fn burst_phase(seed: u64, local: usize) -> u16 {
+    low_bits(phase(seed, QueueId(local as u32)))
 }
 
 /// The seed of an id's phases (SplitMix64).

@@ -133,7 +133,7 @@ impl<P: Packet> Shard<P> {
         sum.packets += 1;
         sum.bytes += u32::from(meta.l3_bytes);
         let whose = Whose { local, direction: record.direction, queue };
-        self.tally.passed(&mut self.records, whose, meta.ecn, meta.l3_bytes.into(), lane.gate.delay);
+        self.tally.passed(&mut self.records, whose, meta.ecn, meta.l3_bytes, lane.gate.delay);
         true
     }
 }

@@ -11,6 +11,7 @@
 
 use aqm::{BitsPerSec, Nanos};
 
+use super::changes::burst_phase;
 use super::visit::{Call, End, VISIT_PACKETS};
 use super::{Shard, spare_entries};
 use crate::change::Change;
@@ -430,7 +431,7 @@ impl<P: Packet> Shard<P> {
         let time = behind(lane.virtual_at(port, now), self.tree.slips(record.node));
         let before = record.shaper.due();
         record.shaper.set_rate(rate, time, mtu);
-        record.shaper.grant_burst(mtu, record.phase);
+        record.shaper.grant_burst(mtu, burst_phase(self.options.seed, local));
         let hurried = record.shaper.due() < before;
         if self.records[local].scheduled && (hurried || self.is_parked(local)) {
             self.unschedule(local);

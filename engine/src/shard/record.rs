@@ -30,28 +30,29 @@ pub(crate) struct Record {
     /// What the FIFOs hold.
     waits: [Backlog; 2],
     pub(crate) shaper: Shaper,
-    /// Packets that came for L and C.
+    /// Packets that came for L and C, and what of them left at once.
     pub(crate) arrivals: [Arrivals; 2],
     /// The aggregate's node right above it, see [`crate::parents`].
     pub(crate) node: u32,
     pub(crate) profile: u16,
-    /// What keeps it out of step with others: see [`Shaper::join`].
-    pub(crate) phase: u16,
     /// The port on whose wheel it is.
     pub(crate) lane: u8,
     pub(crate) direction: Direction,
     pub(crate) kind: QueueKind,
-    /// In use.
-    pub(crate) live: bool,
     /// On the wheel, or in the calendar of its node.
     pub(crate) scheduled: bool,
     /// The PI bank holds a head of it.
     pub(crate) watched: bool,
-    /// Its PI target is that of a slowed clock.
-    pub(crate) slowed: bool,
-    /// Its state is in a slab: see [`State::is_special`].
-    special: bool,
+    /// Of [`LIVE`] and its like.
+    flags: u8,
 }
+
+/// In use.
+pub(crate) const LIVE: u8 = 1;
+/// Its PI target is that of a slowed clock.
+pub(crate) const SLOWED: u8 = 2;
+/// Its state is in a slab: see [`State::is_special`].
+const SPECIAL: u8 = 4;
 
 /// What more there is of a queue id while packets wait.
 #[derive(Debug)]
@@ -82,15 +83,12 @@ impl Default for Record {
             arrivals: Default::default(),
             node: NONE,
             profile: 0,
-            phase: 0,
             lane: 0,
             direction: Direction::Down,
             kind: QueueKind::Subscriber,
-            live: false,
             scheduled: false,
             watched: false,
-            slowed: false,
-            special: false,
+            flags: 0,
         }
     }
 }
@@ -141,17 +139,34 @@ impl Record {
     /// Whether it is a subscriber's, below no aggregate, on `lane`, under an ordinary discipline.
     #[inline]
     pub(crate) fn is_plain(&self, lane: u8) -> bool {
-        self.live
+        self.flags & (LIVE | SPECIAL) == LIVE
             && self.lane == lane
             && self.kind == QueueKind::Subscriber
             && self.node == NONE
-            && !self.special
     }
 
     /// Whether its state is in a slab.
     #[inline]
     pub(crate) fn is_special(&self) -> bool {
-        self.special
+        self.flags & SPECIAL > 0
+    }
+
+    /// Whether it is in use.
+    #[inline]
+    pub(crate) fn is_live(&self) -> bool {
+        self.flags & LIVE > 0
+    }
+
+    /// Whether its PI target is that of a slowed clock.
+    #[inline]
+    pub(crate) fn is_slowed(&self) -> bool {
+        self.flags & SLOWED > 0
+    }
+
+    /// Sets or clears a flag.
+    #[inline]
+    pub(crate) fn set(&mut self, flag: u8, on: bool) {
+        self.flags = if on { self.flags | flag } else { self.flags & !flag };
     }
 }
 
@@ -297,7 +312,7 @@ impl<P: Packet> Records<P> {
     /// Gives an id a state of whatever kind.
     pub(crate) fn set_aqm(&mut self, local: usize, state: State) {
         let (record, warm) = self.both_mut(local);
-        record.special = state.is_special();
+        record.set(SPECIAL, state.is_special());
         warm.aqm = state;
     }
 

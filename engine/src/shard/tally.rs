@@ -76,13 +76,17 @@ impl Tally {
         records: &mut Records<P>,
         whose: Whose,
         ecn: Ecn,
-        bytes: u32,
+        bytes: u16,
         delay: Delay,
     ) {
         let (record, line) = records.counted_mut(whose.local, whose.queue);
         let ledger = self.ledger(whose.local, whose.queue);
-        record.arrivals[whose.queue as usize].count(ecn, line, ledger);
-        line.forwarded(bytes, delay, ledger);
+        let arrivals = &mut record.arrivals[whose.queue as usize];
+        if delay.units() == 0 {
+            return arrivals.pass(ecn, bytes, line, ledger);
+        }
+        arrivals.count(ecn, line, ledger);
+        line.forwarded(bytes.into(), delay, ledger);
     }
 
     /// Packets that came and left at once, by direction and queue, after the same delay.
