@@ -134,6 +134,12 @@ impl Wheel {
         Some(slot)
     }
 
+    /// Asks the caches for what an insert into `slot` will touch.
+    #[inline]
+    pub(crate) fn prefetch(&self, slot: u64) {
+        mem::prefetch_index(&self.chunks, self.heads[index_of(slot)] as usize);
+    }
+
     /// A fresh chunk in front of a slot's list.
     fn add_chunk(&mut self, index: usize, head: u32) -> Option<u32> {
         let fresh = self.free;

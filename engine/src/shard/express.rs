@@ -15,7 +15,7 @@ use crate::histogram::Delay;
 use crate::overhead::line_bytes;
 use crate::packet::{Packet, PortId};
 use crate::port::PortShared;
-use crate::wheel::{slot_at, slot_time};
+use crate::wheel::{slot_at, slot_from, slot_time};
 
 /// How many packets may pass a lane, at which time of its wheel, and what those that did add up to.
 #[derive(Clone, Copy, Debug, Default)]
@@ -108,6 +108,7 @@ impl<P: Packet> Shard<P> {
         let mut shaper = record.shaper;
         shaper.join(lane.gate.time);
         if lane.gate.room == 0 || !record.is_free(meta.egress.0) || shaper.due() > lane.gate.time {
+            lane.wheel.prefetch(slot_from(shaper.due()));
             self.records.prefetch_warm(local);
             return false;
         }
