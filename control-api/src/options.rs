@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use model::{Config, Profile, Subscriber};
+use model::{Config, Parent, Profile, Subscriber};
 
 /// Everything [`crate::Server::start`] needs.
 #[derive(Clone, Debug)]
@@ -25,7 +25,9 @@ pub struct Options {
     pub profiles: BTreeMap<String, Profile>,
     /// Names of the access ports that records may name.
     pub access_ports: Vec<String>,
-    /// Records that go into a store that was never seeded.
+    /// Aggregates that go into a store that was never seeded, those above first.
+    pub seed_parents: Vec<Parent>,
+    /// Records that go there after them.
     pub seeds: Vec<Subscriber>,
     /// Limits.
     pub limits: Limits,
@@ -44,6 +46,7 @@ impl Options {
             tls_key: config.api.tls_key.clone(),
             profiles: config.profiles.clone(),
             access_ports: config.ports.iter().filter(access).map(|port| port.name.clone()).collect(),
+            seed_parents: config.parents.clone(),
             seeds: config.subscribers.clone(),
             limits: Limits::default(),
             thread_start: None,

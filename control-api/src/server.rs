@@ -92,8 +92,10 @@ pub enum StartError {
         reason: String,
     },
     /// A record of the configuration that cannot go into the store.
-    #[error("[[subscriber]] {id}: {reason}")]
+    #[error("[[{table}]] {id}: {reason}")]
     Seed {
+        /// `subscriber` or `parent`.
+        table: &'static str,
         /// The record.
         id: String,
         /// What is wrong.

@@ -74,13 +74,7 @@ impl Handle {
     pub fn parent_stats(&self, id: &str) -> Option<ParentStats> {
         let mut desk = self.0.desk();
         let id = desk.registry.parent(id)?;
-        let [down, up] = self.0.parent(&mut desk, id)?.parts.map(|part| ParentDirectionStats {
-            forwarded: part.packets,
-            forwarded_bytes: part.bytes,
-            children: part.children.into(),
-            waiting: part.waiting.into(),
-            clock_speed: part.speed,
-        });
+        let [down, up] = self.0.parent(&mut desk, id)?.parts.map(|part| ParentDirectionStats::from(&part));
         Some(ParentStats { down, up })
     }
 

@@ -19,6 +19,7 @@ mod tree;
 use core::num::NonZeroU32;
 
 use aqm::BitsPerSec;
+use model::stats::ParentDirectionStats;
 
 pub use shared::ParentsShared;
 pub(crate) use tree::{NODE, NONE, Tree, behind};
@@ -71,6 +72,18 @@ pub struct ParentPart {
     pub waiting: u32,
     /// How fast its own clock runs, as far as it is slowed by this aggregate: 1 unless it is saturated.
     pub speed: f64,
+}
+
+impl From<&ParentPart> for ParentDirectionStats {
+    fn from(part: &ParentPart) -> Self {
+        Self {
+            forwarded: part.packets,
+            forwarded_bytes: part.bytes,
+            children: part.children.into(),
+            waiting: part.waiting.into(),
+            clock_speed: part.speed,
+        }
+    }
 }
 
 /// What an aggregate has sent and how fast its clock runs, down and up: short enough to be asked of all of them.

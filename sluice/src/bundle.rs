@@ -116,10 +116,10 @@ fn version() -> String {
 fn configuration(path: &Path, config: Result<&Config, &model::Problems>) -> Vec<Member> {
     match config {
         Ok(config) => {
-            let seeds = config.subscribers.len();
-            let without = Config { subscribers: Vec::new(), ..config.clone() };
+            let (seeds, parents) = (config.subscribers.len(), config.parents.len());
+            let without = Config { subscribers: Vec::new(), parents: Vec::new(), ..config.clone() };
             let text = format!(
-                "# every key with its value in force; {seeds} [[subscriber]] left out\n{}",
+                "# every key with its value in force; {seeds} [[subscriber]] left out, {parents} [[parent]] too\n{}",
                 without.to_toml()
             );
             vec![("config.toml".to_owned(), Ok(text))]

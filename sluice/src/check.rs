@@ -94,9 +94,10 @@ pub(crate) fn check_api(name: &str, config: &Config) -> Result<(), String> {
 fn config_summary(name: &str, config: &Config) -> Result<String, String> {
     let profiles = Profiles::new(&config.profiles).map_err(|error| format!("{name}: {error}\n"))?;
     let mut summary = format!(
-        "{name}: a good configuration: {}, {}, {}\n",
+        "{name}: a good configuration: {}, {}, {}, {}\n",
         count(config.ports.len(), "port"),
         count(config.profiles.len(), "profile"),
+        count(config.parents.len(), "parent"),
         count(config.subscribers.len(), "subscriber"),
     );
     for (profile, keys) in &config.profiles {
@@ -152,7 +153,7 @@ mod tests {
         let text = b"[profile.gold]\naqm = \"fq_codel\"\n[[subscriber]]\nid=\"a\"\ndown_bps=64000\nup_bps=64000\nmatch={ipv4=[\"10.0.0.1\"]}\n";
         let summary = verdict("f", text).unwrap();
         let lines: Vec<_> = summary.lines().collect();
-        assert_eq!(lines[0], "f: a good configuration: 0 ports, 2 profiles, 1 subscriber");
+        assert_eq!(lines[0], "f: a good configuration: 0 ports, 2 profiles, 0 parents, 1 subscriber");
         assert_eq!(lines.len(), 4, "{summary}");
         assert!(lines[1].starts_with("profile default: dualpi2, "), "{summary}");
         assert!(lines[2].starts_with("profile gold: fq_codel, "), "{summary}");

@@ -23,6 +23,7 @@ use super::replay::{Batch, Entering, Line, feed};
 use super::{Change, Writer};
 use crate::directory::{Directory, Record, Records};
 use crate::options::Options;
+use crate::precondition::Expect;
 use crate::rules::Rules;
 use crate::search::Index;
 use crate::server::StartError;
@@ -67,7 +68,7 @@ impl Writer {
         };
         writer.replay_parents(options.limits.parents)?;
         writer.replay()?;
-        writer.seed(&options.seeds)?;
+        writer.seed(&options.seed_parents, &options.seeds)?;
         Ok(writer)
     }
 
@@ -195,35 +196,58 @@ impl Writer {
     }
 
     /// Puts the configuration's records in, once. What the store has already wins, by name and by key.
-    fn seed(&mut self, seeds: &[Subscriber]) -> Result<(), StartError> {
-        if seeds.is_empty() {
+    fn seed(&mut self, parents: &[Parent], seeds: &[Subscriber]) -> Result<(), StartError> {
+        if parents.is_empty() && seeds.is_empty() {
             return Ok(());
         }
         if self.store.seeded()? {
-            tracing::info!(records = seeds.len(), "the store was seeded before: [[subscriber]] is not read");
+            let (parents, records) = (parents.len(), seeds.len());
+            tracing::info!(
+                records,
+                parents,
+                "the store was seeded before: [[subscriber]] and [[parent]] are not read"
+            );
             return Ok(());
         }
-        for seed in seeds {
-            let refuse = |reason: String| StartError::Seed { id: seed.id.clone(), reason };
-            self.rules.check(seed).map_err(|error| refuse(error.to_string()))?;
-            if let Some(parent) = seed.parent.as_deref().filter(|parent| !self.forest.contains(parent)) {
-                return Err(refuse(format!("there is no parent \"{parent}\"")));
-            }
-            if self.current(&seed.id).is_some() {
-                tracing::warn!(id = %seed.id, "[[subscriber]]: the store has a record of that name, which stays");
-            } else if let Err(conflict) = self.keys.replace(None, Some(seed)) {
-                tracing::warn!(id = %seed.id, %conflict, "[[subscriber]] left out");
-            } else {
-                self.adopt(None, seed.parent.as_deref()).map_err(|error| refuse(error.to_string()))?;
-                let record = self.record(&seed.to_json());
-                self.stage(Change::put(None, record, seed.clone()));
-            }
-        }
+        parents.iter().try_for_each(|parent| self.seed_parent(parent))?;
+        seeds.iter().try_for_each(|seed| self.seed_subscriber(seed))?;
         self.settle().map_err(|problem| StartError::Seed {
+            table: "subscriber",
             id: format!("(all {})", seeds.len()),
             reason: problem.detail,
         })?;
         Ok(self.store.mark_seeded()?)
+    }
+
+    fn seed_parent(&mut self, seed: &Parent) -> Result<(), StartError> {
+        if self.forest.contains(&seed.id) {
+            tracing::warn!(id = %seed.id, "[[parent]]: the store has one of that name, which stays");
+            return Ok(());
+        }
+        let put = self.put_parent(seed, &Expect::default());
+        put.map(drop).map_err(|problem| StartError::Seed {
+            table: "parent",
+            id: seed.id.clone(),
+            reason: problem.detail,
+        })
+    }
+
+    fn seed_subscriber(&mut self, seed: &Subscriber) -> Result<(), StartError> {
+        let refuse = |reason: String| StartError::Seed { table: "subscriber", id: seed.id.clone(), reason };
+        self.rules.check(seed).map_err(|error| refuse(error.to_string()))?;
+        if let Some(parent) = seed.parent.as_deref().filter(|parent| !self.forest.contains(parent)) {
+            return Err(refuse(format!("there is no parent \"{parent}\"")));
+        }
+        if self.current(&seed.id).is_some() {
+            tracing::warn!(id = %seed.id, "[[subscriber]]: the store has a record of that name, which stays");
+        } else if let Err(conflict) = self.keys.replace(None, Some(seed)) {
+            tracing::warn!(id = %seed.id, %conflict, "[[subscriber]] left out");
+        } else {
+            self.adopt(None, seed.parent.as_deref()).map_err(|error| refuse(error.to_string()))?;
+            let record = self.record(&seed.to_json());
+            self.stage(Change::put(None, record, seed.clone()));
+        }
+        Ok(())
     }
 }
 

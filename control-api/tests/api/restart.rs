@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use control_api::{Options, StartError, Store, StoreError};
-use model::Subscriber;
+use model::{Parent, Subscriber};
 use serde_json::json;
 
 use crate::fake::Fake;
@@ -32,6 +32,34 @@ fn a_restart_brings_records_and_their_tags_back_and_into_the_data_plane() {
     let newest = rig.client.call("PUT", "/v1/subscribers/new", record("new", 99).to_string());
     assert_eq!(all.len(), 19);
     assert!(newest.header("etag").trim_matches('"').parse::<u32>().unwrap() > 20);
+}
+
+#[test]
+fn aggregates_of_the_configuration_go_in_before_their_subscribers_and_once() {
+    let (folder, shaper) = (Folder::new(), Arc::new(Fake::default()));
+    let parent = |id: &str, above: Option<&str>| {
+        Parent::from_value(&json!({"id": id, "parent": above, "down_bps": 1_000_000, "up_bps": 1_000_000}))
+            .unwrap()
+    };
+    let run = |parents: Vec<Parent>| {
+        let mut options = options();
+        seeds(&mut options, &[("a", 1)]);
+        options.seeds[0].parent = Some("pon".to_owned());
+        options.seed_parents = parents;
+        let handle = start(options, &shaper, &folder.path("sluice.db"));
+        handle.map(|handle| (crate::client::Client::new(handle.local_addr()), handle))
+    };
+    let error = run(vec![parent("site", None)]).err().unwrap().to_string();
+    assert!(error.contains("[[subscriber]] a: there is no parent \"pon\""), "{error}");
+    let (client, handle) = run(vec![parent("site", None), parent("pon", Some("site"))]).unwrap();
+    assert_eq!(client.get("/v1/subscribers/a").json(200)["parent"], "pon");
+    assert_eq!(client.get("/v1/parents/pon").json(200)["parent"], "site");
+    client.call("PATCH", "/v1/parents/pon", json!({"down_bps": 2_000_000}).to_string());
+    handle.shutdown();
+    let (client, handle) = run(vec![parent("site", None), parent("pon", None)]).unwrap();
+    let kept = client.get("/v1/parents/pon").json(200);
+    assert_eq!((&kept["parent"], &kept["down_bps"]), (&json!("site"), &json!(2_000_000)));
+    handle.shutdown();
 }
 
 #[test]

@@ -46,6 +46,7 @@ pub(crate) fn options() -> Options {
         tls_key: None,
         profiles: BTreeMap::new(),
         access_ports: vec!["access".to_owned()],
+        seed_parents: Vec::new(),
         seeds: Vec::new(),
         limits: Limits { drain: Duration::from_millis(500), ..Limits::default() },
         thread_start: None,

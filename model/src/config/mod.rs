@@ -5,6 +5,7 @@
 //! leads somewhere, or all problems with line and key. [`Config::to_toml`] writes what is in force.
 
 mod changes;
+mod parents;
 mod parse;
 mod profile;
 mod reader;
@@ -22,6 +23,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::parent::Parent;
 use crate::profile::Profile;
 use crate::subscriber::Subscriber;
 
@@ -44,6 +46,8 @@ pub struct Config {
     pub log: LogLevel,
     /// Where records live.
     pub store: PathBuf,
+    /// Aggregates that seed the store, those above first.
+    pub parents: Vec<Parent>,
     /// Records that seed the store.
     pub subscribers: Vec<Subscriber>,
 }

@@ -11,7 +11,7 @@ use toml::de::{DeTable, DeValue};
 use super::reader::{Keys, Report, show};
 use super::{
     Api, Classify, Config, Dataplane, HugePages, Lcore, Lcores, LogLevel, Port, Role, Rules, Unknown,
-    profile, subscribers,
+    parents, profile, subscribers,
 };
 use crate::problem::{Problem, Problems};
 use crate::profile::Overhead;
@@ -77,9 +77,10 @@ fn read(document: &Spanned<DeTable<'_>>, report: &Report) -> Config {
     let api = api(keys.table("api"));
     let log = log(keys.table("log"));
     let store = store(keys.table("store"));
-    let subscribers = subscribers::read(&mut keys, report, &profiles, &ports);
+    let (parents, forest) = parents::read(&mut keys, report);
+    let subscribers = subscribers::read(&mut keys, report, &profiles, &ports, &forest);
     keys.finish();
-    Config { dataplane, ports, classify, profiles, api, log, store, subscribers }
+    Config { dataplane, ports, classify, profiles, api, log, store, parents, subscribers }
 }
 
 fn dataplane(mut keys: Keys<'_>) -> Dataplane {

@@ -92,6 +92,7 @@ proptest! {
     fn any_configuration_is_a_fixed_point(
         profiles in proptest::collection::vec(any_profile(), 0..4),
         subscribers in proptest::collection::btree_map("[a-z]{1,6}", 64_000..400_000_000_000u64, 0..4),
+        parents in proptest::collection::vec(64_000..400_000_000_000u64, 0..8),
         seed in 0..u64::MAX / 2,
         dscps in proptest::collection::btree_set(0..64u8, 0..8),
         cpu in 0..9u32,
@@ -101,6 +102,13 @@ proptest! {
         write!(text, "[classify.rules]\nnqb_dscp = []\nclassic_dscp = {dscps:?}\n").unwrap();
         for (place, profile) in profiles.iter().enumerate() {
             write!(text, "[profile.p{place}]\n{profile}").unwrap();
+        }
+        // each below the one before, which comes after it
+        for (place, rate) in parents.iter().enumerate().rev() {
+            write!(text, "[[parent]]\nid = \"p{place}\"\ndown_bps = {rate}\nup_bps = {rate}\n").unwrap();
+            if let Some(above) = place.checked_sub(1) {
+                writeln!(text, "parent = \"p{above}\"").unwrap();
+            }
         }
         for (place, (id, rate)) in subscribers.iter().enumerate() {
             write!(text, "[[subscriber]]\nid = \"{id}\"\ndown_bps = {rate}\nup_bps = 64000\n\

@@ -11,6 +11,8 @@ use toml::de::DeValue;
 use super::reader::{Keys, Report};
 use super::{Port, Role};
 use crate::keys::KeyIndex;
+use crate::parent::Forest;
+use crate::problem::RecordError;
 use crate::profile::Profile;
 use crate::subscriber::Subscriber;
 
@@ -20,6 +22,7 @@ pub(super) fn read(
     report: &Report,
     profiles: &BTreeMap<String, Profile>,
     ports: &[Port],
+    forest: &Forest,
 ) -> Vec<Subscriber> {
     let mut subscribers = Vec::new();
     let mut lines: BTreeMap<String, usize> = BTreeMap::new();
@@ -29,11 +32,11 @@ pub(super) fn read(
         let subscriber = match Subscriber::from_value(&to_json(item.get_ref())) {
             Ok(subscriber) => subscriber,
             Err(error) => {
-                error.0.into_iter().for_each(|error| at.fail(&error.field, error.message));
+                at.fail_all(error);
                 continue;
             }
         };
-        at.check_names(&subscriber, profiles, ports);
+        at.check_names(&subscriber, profiles, ports, forest);
         if let Some(first) = lines.insert(subscriber.id.clone(), place) {
             at.fail("id", format!("\"{}\" is the id of subscriber[{first}] already", subscriber.id));
             continue;
@@ -47,18 +50,24 @@ pub(super) fn read(
 }
 
 /// One record in the file.
-struct Place<'t> {
-    report: &'t Report,
-    path: String,
-    item: &'t Spanned<DeValue<'t>>,
+pub(super) struct Place<'t> {
+    pub(super) report: &'t Report,
+    pub(super) path: String,
+    pub(super) item: &'t Spanned<DeValue<'t>>,
 }
 
 impl Place<'_> {
-    fn check_names(&self, subscriber: &Subscriber, profiles: &BTreeMap<String, Profile>, ports: &[Port]) {
+    fn check_names(
+        &self,
+        subscriber: &Subscriber,
+        profiles: &BTreeMap<String, Profile>,
+        ports: &[Port],
+        forest: &Forest,
+    ) {
         if !profiles.contains_key(&subscriber.profile) {
             self.fail("profile", format!("there is no profile \"{}\"", subscriber.profile));
         }
-        if let Some(parent) = &subscriber.parent {
+        if let Some(parent) = subscriber.parent.as_ref().filter(|parent| !forest.contains(parent)) {
             self.fail("parent", format!("there is no parent \"{parent}\""));
         }
         let Some(name) = &subscriber.matches.port else {
@@ -69,7 +78,12 @@ impl Place<'_> {
         }
     }
 
-    fn fail(&self, field: &str, message: impl Into<String>) {
+    /// All that is wrong with the record in itself.
+    pub(super) fn fail_all(&self, error: RecordError) {
+        error.0.into_iter().for_each(|error| self.fail(&error.field, error.message));
+    }
+
+    pub(super) fn fail(&self, field: &str, message: impl Into<String>) {
         let dot = if field.is_empty() { "" } else { "." };
         self.report.add(&self.span_of(field), format!("{}{dot}{field}", self.path), message);
     }
@@ -98,7 +112,7 @@ impl Place<'_> {
 }
 
 /// The same value in JSON. Numbers JSON cannot hold become text, which the record then refuses by name.
-fn to_json(value: &DeValue<'_>) -> Value {
+pub(super) fn to_json(value: &DeValue<'_>) -> Value {
     match value {
         DeValue::String(text) => text.as_ref().into(),
         DeValue::Integer(number) => {

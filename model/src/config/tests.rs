@@ -130,7 +130,7 @@ fn values_of_each_table_are_checked() {
         (
             "datapath = 1".into(),
             &[
-                "1: datapath: unknown key; the keys here are api, classify, dataplane, log, port, profile, store, subscriber",
+                "1: datapath: unknown key; the keys here are api, classify, dataplane, log, parent, port, profile, store, subscriber",
             ],
         ),
         ("dataplane = 1".into(), &["1: dataplane: 1 is not a table"]),
@@ -439,6 +439,32 @@ fn seeds_are_checked_as_records_with_their_lines() {
         "30: subscriber[4].match.ipv4[1]: \"10.0.0.5/8\" has host bits set; the prefix is \"10.0.0.0/8\"",
     ];
     assert_eq!(bad(text), expected);
+}
+
+#[test]
+fn aggregates_of_the_file_are_checked_and_those_above_come_first() {
+    let one =
+        |id: &str, more: &str| format!("[[parent]]\nid = \"{id}\"\ndown_bps = 64000\nup_bps = 64000\n{more}");
+    let subscriber = "[[subscriber]]\nid = \"a\"\ndown_bps = 64000\nup_bps = 64000\nparent = \"pon\"\nmatch = { ipv4 = [\"10.0.0.1\"] }\n";
+    let config = good(&format!("{subscriber}{}{}", one("pon", "parent = \"site\"\n"), one("site", "")));
+    let ids: Vec<_> = config.parents.iter().map(|parent| parent.id.as_str()).collect();
+    assert_eq!(ids, ["site", "pon"]);
+    assert_eq!(config.subscribers[0].parent.as_deref(), Some("pon"));
+    let text = [
+        one("a", "parent = \"b\"\n"),
+        one("b", "parent = \"a\"\n"),
+        one("a", ""),
+        one("c", "parent = \"none\"\n"),
+        "[[parent]]\nid = \"d\"\ndown_bps = 1\nup_bps = 64000\nmatch = 1\n".to_owned(),
+    ];
+    let expected = [
+        "10: parent[1].parent: \"b\" would be above itself: \"b\" below \"a\" below \"b\"",
+        "12: parent[2].id: \"a\" is the id of parent[0] already",
+        "19: parent[3].parent: there is no parent \"none\"",
+        "22: parent[4].down_bps: 1 is not from 64000 to 400000000000 b/s",
+        "24: parent[4].match: unknown field `match`, expected one of `id`, `parent`, `down_bps`, `up_bps`",
+    ];
+    assert_eq!(bad(&text.concat()), expected);
 }
 
 #[test]

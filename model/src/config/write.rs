@@ -34,6 +34,7 @@ impl Config {
             },
             "log": { "level": self.log.name() },
             "store": { "path": self.store },
+            "parent": self.parents.iter().map(crate::Parent::to_value).collect::<Vec<_>>(),
             "subscriber": self.subscribers.iter().map(crate::Subscriber::to_value).collect::<Vec<_>>(),
         })
     }

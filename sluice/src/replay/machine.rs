@@ -17,7 +17,7 @@ use engine::{
 };
 use model::Config;
 use model::config::{Role, Unknown};
-use model::stats::DirectionStats;
+use model::stats::{DirectionStats, ParentDirectionStats};
 use serde_json::{Map, Value, json};
 use wire::{Kind, Parsed};
 
@@ -316,6 +316,7 @@ impl Machine {
             dropped += lost;
             subscribers.insert(name, json!({ key: stats }));
         }
+        let parents = self.parents();
         let (unknown, lost_unknown) = self.stats(self.reserved.unknown)?;
         let (control, lost_control) = self.stats(self.reserved.control)?;
         dropped += lost_unknown + lost_control;
@@ -338,7 +339,20 @@ impl Machine {
             "unknown": { key: unknown },
             "control": { key: control },
             "subscribers": subscribers,
+            "parents": parents,
         }))
+    }
+
+    /// What went through each aggregate.
+    fn parents(&self) -> Map<String, Value> {
+        let part = |id| {
+            let [down, up] = self.shard.parent(id)?.parts;
+            Some(ParentDirectionStats::from(if self.direction == Direction::Down { &down } else { &up }))
+        };
+        let key = self.direction.label();
+        let stats =
+            self.registry.aggregates().map(|one| (one.name.to_owned(), part(one.id).unwrap_or_default()));
+        stats.map(|(name, stats)| (name, json!({ key: stats }))).collect()
     }
 
     /// A queue id's statistics and how many packets it dropped.
@@ -350,12 +364,14 @@ impl Machine {
     }
 }
 
-/// Creates the queue ids of ports and subscribers, then the keys that lead to them.
+/// Creates aggregates, the queue ids of ports and subscribers, then the keys that lead to them.
 fn admit(registry: &mut Registry, shard: &mut Shard<Frame>, config: &Config) -> anyhow::Result<()> {
     for routed in registry.create_reserved() {
         shard.apply(START, routed.change);
     }
-    let edits: Vec<_> = config.subscribers.iter().map(engine::RecordEdit::Put).collect();
+    let parents = config.parents.iter().map(engine::RecordEdit::PutParent);
+    let subscribers = config.subscribers.iter().map(engine::RecordEdit::Put);
+    let edits: Vec<_> = parents.chain(subscribers).collect();
     let plan = registry.plan(&edits)?;
     for routed in plan.before() {
         shard.apply(START, routed.change);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #![expect(clippy::cast_precision_loss, reason = "counts and spans of a test stay below 2^53")]
 
+mod parents;
+
 use etherparse::{Ipv4Header, PacketBuilder, SlicedPacket, VlanId};
 
 use super::*;

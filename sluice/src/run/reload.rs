@@ -172,9 +172,8 @@ fn sort(now: &Config, new: &Config, able: Able) -> (Reloaded, Live) {
         let rate_of = change.key.strip_prefix("port[").and_then(|rest| rest.strip_suffix("].rate_bps"));
         let rate_of = rate_of.and_then(|index| index.parse::<usize>().ok()).filter(|_| same_ports);
         let is = |prefix: &str| change.key.starts_with(prefix);
-        if is("subscriber") {
-            let note =
-                "subscriber: these records seed a store that is new; the store's own are changed over HTTP";
+        if is("subscriber") || is("parent") {
+            let note = "subscriber, parent: these records seed a store that is new; the store's own are changed over HTTP";
             if !done.notes.iter().any(|known| known == note) {
                 done.notes.push(note.to_owned());
             }
@@ -217,6 +216,7 @@ fn adopt(now: &mut Config, new: &Config, live: &Live) {
         now.profiles.extend(new.profiles.clone());
     }
     // seeds take no part once the store has them
+    now.parents.clone_from(&new.parents);
     now.subscribers.clone_from(&new.subscribers);
 }
 
@@ -309,7 +309,8 @@ mod tests {
     #[test]
     fn seeds_are_a_note() {
         let seed = "[[subscriber]]\nid=\"x\"\ndown_bps=64000\nup_bps=64000\nmatch={ipv4=[\"10.0.0.1\"]}\n";
-        let (done, _) = sort(&config(""), &config(seed), ALL);
+        let parent = "[[parent]]\nid=\"p\"\ndown_bps=64000\nup_bps=64000\n";
+        let (done, _) = sort(&config(""), &config(&format!("{seed}{parent}")), ALL);
         assert!(done.applied.is_empty() && done.restart_needed.is_empty());
         assert_eq!(done.notes.len(), 1);
     }
