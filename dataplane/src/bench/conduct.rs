@@ -41,7 +41,7 @@ const MOST_FLIGHT: u64 = 1 << 20;
 /// Held traffic: what the subscribers' rates add up to, of what the path can carry; less where that turns out to be
 /// too much, so many times.
 const HELD_LOAD: f64 = 0.9;
-const HELD_TRIES: u32 = 4;
+const HELD_TRIES: u32 = 8;
 /// Records applied at a time.
 const BATCH: u32 = 4_096;
 /// Measured windows, and the part of each in which stages are measured.
