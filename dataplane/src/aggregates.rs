@@ -1,14 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Aggregates as the control side shows them: one, and those that are busiest or slowed most.
 
-use engine::{AggregateView, ParentId, ParentUse};
+use engine::{AggregateView, ParentId, ParentUse, QueueId, QueueSnapshot};
 use model::stats::{
-    Direction, ParentDirectionStats, ParentStats, ParentTop, ParentTopBy, ParentTopEntry, ParentTopQuery,
+    Direction, DirectionStats, ParentDirectionStats, ParentStats, ParentTop, ParentTopBy, ParentTopEntry,
+    ParentTopQuery,
 };
 
 use crate::handle::{Handle, Inner};
 use crate::sweeps::{as_f64, ask, used};
 use crate::tx::{Order, Reply, SWEEP};
+
+/// Subscribers below an aggregate whose queues are asked one by one for its sums; of more, none are, for each
+/// takes a loop of its lcore.
+const SUMMED: u64 = 4096;
+/// Records looked at in one go.
+const LOOKED_AT: usize = 65_536;
 
 /// Asks every shard for the use of all aggregates, a few at a time.
 pub(crate) fn usage(inner: &Inner) -> Vec<Option<ParentUse>> {
@@ -64,6 +71,17 @@ fn below<'a>(all: impl Iterator<Item = AggregateView<'a>>, end: usize) -> Vec<(u
     counts
 }
 
+/// Whether each aggregate, by number, is this one or stands below it.
+fn within<'a>(all: impl Iterator<Item = AggregateView<'a>>, end: usize, id: ParentId) -> Vec<bool> {
+    let mut above = vec![None; end];
+    for one in all {
+        above[one.id.index()] = Some((one.id, one.spec.parent));
+    }
+    let step = |at: &ParentId| above.get(at.index()).copied().flatten().and_then(|(_, parent)| parent);
+    let way = |own| std::iter::successors(Some(own), step).take(engine::MAX_LEVELS);
+    above.iter().map(|one| one.is_some_and(|(own, _)| way(own).any(|at| at == id))).collect()
+}
+
 impl Handle {
     /// How many aggregates it has room for.
     pub const fn parents_capacity(&self) -> u64 {
@@ -72,10 +90,61 @@ impl Handle {
 
     /// An aggregate over all shards; `None` where there is none of that name or an lcore does not answer.
     pub fn parent_stats(&self, id: &str) -> Option<ParentStats> {
-        let mut desk = self.0.desk();
-        let id = desk.registry.parent(id)?;
-        let [down, up] = self.0.parent(&mut desk, id)?.parts.map(|part| ParentDirectionStats::from(&part));
+        let (id, mut stats, subscribers) = {
+            let mut desk = self.0.desk();
+            let id = desk.registry.parent(id)?;
+            let parts = self.0.parent(&mut desk, id)?.parts;
+            let registry = &desk.registry;
+            let counts = below(registry.aggregates(), registry.aggregates_end());
+            let subscribers = counts.get(id.index()).map_or(0, |counts| counts.0);
+            (id, parts.map(|part| ParentDirectionStats::from(&part)), subscribers)
+        };
+        if subscribers > SUMMED {
+            for way in &mut stats {
+                way.subscribers = subscribers;
+            }
+        } else {
+            self.sum_below(id, &mut stats)?;
+        }
+        let [down, up] = stats;
         Some(ParentStats { down, up })
+    }
+
+    /// Adds the queues of all subscribers below; nothing if an lcore does not answer. Others get their turn between any
+    /// two questions, so one that goes meanwhile is left out.
+    fn sum_below(&self, id: ParentId, stats: &mut [ParentDirectionStats; 2]) -> Option<()> {
+        let nobody = DirectionStats::from(&QueueSnapshot::default());
+        for way in stats.iter_mut() {
+            (way.l4s, way.classic) = (Some(nobody.l4s.clone()), Some(nobody.classic.clone()));
+        }
+        let mut next = Some(0);
+        while let Some(from) = next {
+            let (ids, then) = {
+                let desk = self.0.desk();
+                let within = within(desk.registry.aggregates(), desk.registry.aggregates_end(), id);
+                let takes = |above: ParentId| within.get(above.index()).is_some_and(|within| *within);
+                desk.registry.below(takes, from, LOOKED_AT)
+            };
+            for ids in ids {
+                for (id, way) in ids.into_iter().zip(stats.iter_mut()) {
+                    if let Some(queues) = self.queues(id)? {
+                        way.add_below(&queues);
+                    }
+                }
+            }
+            next = then;
+        }
+        Some(())
+    }
+
+    /// One id's queues, if it is still there; nothing if its lcore does not answer.
+    #[expect(clippy::option_option, reason = "no answer is not the answer that there is no such id")]
+    fn queues(&self, id: QueueId) -> Option<Option<DirectionStats>> {
+        let shard = self.0.desk().registry.shard(id);
+        ask(&self.0, shard, Order::Snapshot(id), |reply| match reply {
+            Reply::Snapshot(of, snapshot) if of == id => Some(snapshot.as_ref().map(DirectionStats::from)),
+            _ => None,
+        })
     }
 
     /// The first of the aggregates, best first.

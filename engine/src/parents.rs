@@ -82,6 +82,7 @@ impl From<&ParentPart> for ParentDirectionStats {
             children: part.children.into(),
             waiting: part.waiting.into(),
             clock_speed: part.speed,
+            ..Self::default()
         }
     }
 }

@@ -306,6 +306,20 @@ impl Registry {
         self.records.get(down.0 as usize / 2)?.as_ref()?.parent()
     }
 
+    /// Ids of the subscribers right below the aggregates that `within` takes, of `most` records from the place `from`
+    /// on, and where to go on.
+    pub fn below(
+        &self,
+        within: impl Fn(ParentId) -> bool,
+        from: usize,
+        most: usize,
+    ) -> (Vec<[QueueId; 2]>, Option<usize>) {
+        let records = self.records.iter().skip(from).take(most).flatten();
+        let below = records.filter(|record| record.parent().is_some_and(&within));
+        let next = from.saturating_add(most);
+        (below.map(Record::ids).collect(), (next < self.records.len()).then_some(next))
+    }
+
     /// An aggregate by its name.
     pub fn parent(&self, name: &str) -> Option<ParentId> {
         self.aggregates.id(name)

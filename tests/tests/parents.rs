@@ -95,6 +95,14 @@ fn run(network: &Direct) -> Result<Timed> {
     let stats = network.shaper.json("/v1/parents/pon/stats")?;
     let forwarded = stats["down"]["forwarded"].as_u64().context("forwarded")?;
     ensure!(forwarded > 100 && stats["down"]["children"] == 1, "{stats}");
+    for queue in ["l4s", "classic"] {
+        let sum = |name: &str| stats["down"][queue][name].as_u64().unwrap_or(u64::MAX / 8);
+        let dropped = ["ect", "not_ect", "tail", "pool", "other"].map(|why| sum(&format!("dropped_{why}")));
+        let gone = sum("forwarded") + dropped.iter().sum::<u64>() + sum("queued");
+        ensure!(sum("arrived") == gone, "{queue}: {} came, {gone} are told of: {stats}", sum("arrived"));
+    }
+    let carried = ["l4s", "classic"].map(|queue| stats["down"][queue]["forwarded"].as_u64().unwrap_or(0));
+    ensure!(stats["down"]["subscribers"] == 1 && carried.iter().sum::<u64>() > 100, "{stats}");
     ensure!(stats["down"]["clock_speed"].as_f64().is_some_and(|speed| speed < 0.6), "{stats}");
     let metrics = network.shaper.get("/metrics")?.1;
     ensure!(metrics.contains("\nsluice_parents 2\n"), "{metrics}");

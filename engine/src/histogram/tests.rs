@@ -115,3 +115,23 @@ proptest! {
         prop_assert_eq!(sum.cumulative().last(), Some((left.len() + right.len()) as u64));
     }
 }
+
+#[test]
+fn sums_of_what_is_shown_are_what_is_shown_of_sums() {
+    let [mut one, mut other] = [Totals::default(), Totals::default()];
+    for (totals, values) in [(&mut one, 1..400_u32), (&mut other, 300..5_000)] {
+        let shared = SharedHistogram::default();
+        values.step_by(7).for_each(|units| shared.record(Delay::of(units * 40), 1 + units % 3));
+        totals.add(&shared.totals());
+    }
+    let shown = |totals: &Totals| model::stats::QueueStats { delay_us: totals.into(), ..Default::default() };
+    let mut sum = model::stats::QueueStats::default();
+    sum.add(&shown(&one));
+    sum.add(&shown(&other));
+    one.add(&other);
+    let (sum, all) = (sum.delay_us, shown(&one).delay_us);
+    assert_eq!((&sum.count, &sum.le, sum.max), (&all.count, &all.le, all.max));
+    for (got, wanted) in [(sum.sum, all.sum), (sum.mean, all.mean), (sum.p50, all.p50), (sum.p99, all.p99)] {
+        assert!((got - wanted).abs() <= 1e-6 * wanted, "{got}, {wanted}");
+    }
+}

@@ -6,6 +6,7 @@
 pub mod metrics;
 mod parent;
 pub mod state;
+mod sum;
 
 use serde::{Deserialize, Serialize};
 

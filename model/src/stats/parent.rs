@@ -4,6 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::state::Direction;
+use super::{DirectionStats, QueueStats};
 
 /// Both directions of an aggregate.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -28,6 +29,21 @@ pub struct ParentDirectionStats {
     /// How fast its clock runs: below 1 while it is the bottleneck, and then the part of its plan that a child gets of
     /// what is left above.
     pub clock_speed: f64,
+    /// Subscribers at any level below it.
+    pub subscribers: u64,
+    /// Their L queues in sum; `None` where they are too many to be asked one by one.
+    pub l4s: Option<QueueStats>,
+    /// Their C queues, likewise.
+    pub classic: Option<QueueStats>,
+}
+
+impl ParentDirectionStats {
+    /// One more subscriber is below it.
+    pub fn add_below(&mut self, stats: &DirectionStats) {
+        self.subscribers += 1;
+        self.l4s.get_or_insert_default().add(&stats.l4s);
+        self.classic.get_or_insert_default().add(&stats.classic);
+    }
 }
 
 /// How many aggregates there are.

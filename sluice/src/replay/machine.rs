@@ -12,8 +12,9 @@ use std::sync::Arc;
 use anyhow::{Context, bail, ensure};
 use aqm::{BitsPerSec, Nanos, Stamp};
 use engine::{
-    Class, Classifier, Direction, DscpRules, Meta, PiBanks, PortId, PortShared, Profiles, QueueId, Registry,
-    RegistryOptions, RegistryPort, Reserved, RingDrops, Shard, ShardCounters, ShardOptions,
+    Class, Classifier, Direction, DscpRules, Meta, PiBanks, PortId, PortShared, Profiles, QueueId,
+    QueueSnapshot, Registry, RegistryOptions, RegistryPort, Reserved, RingDrops, Shard, ShardCounters,
+    ShardOptions,
 };
 use model::Config;
 use model::config::{Role, Unknown};
@@ -316,7 +317,7 @@ impl Machine {
             dropped += lost;
             subscribers.insert(name, json!({ key: stats }));
         }
-        let parents = self.parents();
+        let parents = self.parents()?;
         let (unknown, lost_unknown) = self.stats(self.reserved.unknown)?;
         let (control, lost_control) = self.stats(self.reserved.control)?;
         dropped += lost_unknown + lost_control;
@@ -343,16 +344,30 @@ impl Machine {
         }))
     }
 
-    /// What went through each aggregate.
-    fn parents(&self) -> Map<String, Value> {
-        let part = |id| {
-            let [down, up] = self.shard.parent(id)?.parts;
-            Some(ParentDirectionStats::from(if self.direction == Direction::Down { &down } else { &up }))
-        };
+    /// What went through each aggregate, with the queues of all below it in sum.
+    fn parents(&mut self) -> anyhow::Result<Map<String, Value>> {
+        let way = usize::from(self.direction != Direction::Down);
+        let nobody = DirectionStats::from(&QueueSnapshot::default());
+        let mut all = BTreeMap::new();
+        for one in self.registry.aggregates() {
+            let part = self.shard.parent(one.id).unwrap_or_default().parts[way];
+            let stats = ParentDirectionStats {
+                l4s: Some(nobody.l4s.clone()),
+                classic: Some(nobody.classic.clone()),
+                ..ParentDirectionStats::from(&part)
+            };
+            all.insert(one.id, (one.name.to_owned(), one.spec.parent, stats));
+        }
+        let below: Vec<_> = self.registry.subscribers().map(|(_, down, up)| [down, up]).collect();
+        for ids in below {
+            let (mut at, stats) = (self.registry.above(ids[0]), self.stats(ids[way])?.0);
+            while let Some((_, above, sums)) = at.and_then(|at| all.get_mut(&at)) {
+                sums.add_below(&stats);
+                at = *above;
+            }
+        }
         let key = self.direction.label();
-        let stats =
-            self.registry.aggregates().map(|one| (one.name.to_owned(), part(one.id).unwrap_or_default()));
-        stats.map(|(name, stats)| (name, json!({ key: stats }))).collect()
+        Ok(all.into_values().map(|(name, _, stats)| (name, json!({ key: stats }))).collect())
     }
 
     /// A queue id's statistics and how many packets it dropped.

@@ -81,6 +81,21 @@ fn two_levels_hold_at_once_and_the_report_counts_what_went_through_each() {
     let pon = &outcome.report["parents"]["pon"]["down"];
     assert_eq!(number(&pon["forwarded_bytes"]), 1538 * through("pon"));
     assert_eq!((number(&pon["children"]), number(&pon["waiting"])), (2, 0));
+    // the sums of the queues below, delays too: a mean lies between those it is made of
+    let (all, parts) = (&pon["classic"], ["a", "b"].map(|id| queue(&outcome, id, "classic")));
+    for key in ["arrived", "forwarded", "forwarded_bytes", "dropped_tail"] {
+        assert_eq!(number(&all[key]), parts.iter().map(|part| number(&part[key])).sum::<u64>(), "{key}");
+    }
+    let delay = |of: &Value, key: &str| of["delay_us"][key].as_f64().unwrap();
+    for key in ["mean", "p50", "p99", "max"] {
+        let [a, b] = parts.map(|part| delay(part, key));
+        assert!(
+            (a.min(b)..=a.max(b)).contains(&delay(all, key)),
+            "{key}: {} of {a} and {b}",
+            delay(all, key)
+        );
+    }
+    assert_eq!(number(&outcome.report["parents"]["site"]["down"]["subscribers"]), 3);
 }
 
 #[test]
