@@ -5,6 +5,7 @@ import { call, parentPath } from "./api.js";
 import { chart } from "./charts.js";
 import { choice, h, linkTo, linkToParent, say, table, tile } from "./dom.js";
 import * as format from "./format.js";
+import { delays, way } from "./queues.js";
 import { rates } from "./rates.js";
 
 const LENGTH = 50;
@@ -113,8 +114,10 @@ export function parents(app, query) {
 function between(first, last) {
   const seconds = Math.max((last.at - first.at) / 1000, 1e-3);
   const grown = (dir, what) => Math.max(last.stats[dir][what] - first.stats[dir][what], 0) / seconds;
-  const way = (dir) => ({ rate: 8 * grown(dir, "forwarded_bytes"), packets: grown(dir, "forwarded"), clock: last.stats[dir].clock_speed, waiting: last.stats[dir].waiting });
-  return { down: way("down"), up: way("up") };
+  // not known where too many subscribers are below
+  const queues = (dir) => (first.stats[dir].l4s && last.stats[dir].l4s ? way(first.stats[dir], last.stats[dir], seconds, 0) : null);
+  const one = (dir) => ({ rate: 8 * grown(dir, "forwarded_bytes"), packets: grown(dir, "forwarded"), clock: last.stats[dir].clock_speed, waiting: last.stats[dir].waiting, queues: queues(dir) });
+  return { down: one("down"), up: one("up") };
 }
 
 /** What is right below an aggregate, the busiest first. */
@@ -144,10 +147,11 @@ function children(app, id) {
 }
 
 export function parent(app, id) {
-  const show = { rate: tile("Sent", "tile-rate"), load: tile("Load", "tile-load"), clock: tile("Clock speed", "tile-clock"), below: tile("Right below", "tile-below") };
+  const show = { rate: tile("Sent", "tile-rate"), load: tile("Load", "tile-load"), clock: tile("Clock speed", "tile-clock"), below: tile("Right below", "tile-below"), l4s: tile("L4S delay p99", "tile-l4s"), classic: tile("Classic delay p99", "tile-classic"), marks: tile("Marked CE", "tile-marks"), drops: tile("Dropped", "tile-drops") };
   const plots = {
     rate: chart("Rate", [{ label: "Sent", colour: "down", fill: true }, { label: "Configured", colour: "muted", dash: true }], { format: format.bps, note: "with the overhead that is shaped", id: "chart-rate" }),
     clock: chart("Clock speed", [{ label: "Clock", colour: "classic" }], { format: format.percent, most: 1.05, note: "what its subscribers get of their plans, if nothing above slows them more", id: "chart-clock" }),
+    delay: delays("Queue delay", "of all subscribers below it"),
     waiting: chart("Waiting for it", [{ label: "Children", colour: "up", fill: true }], { format: format.whole, note: "subscribers and aggregates right below", id: "chart-waiting" }),
   };
   const about = h("dl", { class: "about" });
@@ -193,6 +197,17 @@ export function parent(app, id) {
     }
   }
 
+  /** The queues of all subscribers below. */
+  function drawQueues(queues, subscribers) {
+    if (!queues) {
+      for (const which of ["l4s", "classic", "marks", "drops"]) show[which].set("–", `not summed for ${format.whole(subscribers)} subscribers`);
+      return;
+    }
+    for (const which of ["l4s", "classic"]) show[which].set(format.micros(queues[which].p99), `p50 ${format.micros(queues[which].p50)} · ${format.perSecond(queues[which].packets, "packets")}`);
+    show.marks.set(format.percent(queues.l4s.marked), `of L4S · ${format.percent(queues.classic.marked)} of Classic`);
+    show.drops.set(format.perSecond(Object.values(queues.drops).reduce((sum, rate) => sum + rate, 0)), `of ${format.whole(subscribers)} subscribers below`);
+  }
+
   function draw() {
     const now = polls.length > 1 ? between(polls[0], polls.at(-1))[direction] : null;
     const stats = polls.at(-1).stats[direction];
@@ -201,6 +216,7 @@ export function parent(app, id) {
     if (now) {
       show.rate.set(format.bps(now.rate), `${direction} · ${format.perSecond(now.packets, "packets")}`);
       show.load.set(format.percent(now.rate / configured), `of ${format.bps(configured)} ${direction}`, slow ? "warn" : "");
+      drawQueues(now.queues, stats.subscribers);
     }
     show.clock.set(format.percent(stats.clock_speed), slow ? "it is the bottleneck" : "not the bottleneck", slow ? "warn" : "");
     show.below.set(format.whole(stats.children), `${format.whole(stats.waiting)} wait for it ${direction}`);
@@ -210,6 +226,7 @@ export function parent(app, id) {
     const times = points.map((point) => point.at);
     plots.rate.set([times, points.map((point) => point[direction].rate), points.map((point) => point.record[`${direction}_bps`])]);
     plots.clock.set([times, points.map((point) => point[direction].clock)]);
+    plots.delay.set([times, ...[["l4s", "p99"], ["l4s", "p50"], ["classic", "p99"], ["classic", "p50"]].map(([queue, part]) => points.map((point) => point[direction].queues?.[queue][part] ?? null))]);
     plots.waiting.set([times, points.map((point) => point[direction].waiting)]);
   }
 

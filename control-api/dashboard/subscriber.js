@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // One subscriber: its two queues in each direction while the page is open, and its rates, to be changed here.
 import { call, subscriberPath } from "./api.js";
-import { chart, histogram, quantile } from "./charts.js";
+import { chart, histogram } from "./charts.js";
 import { choice, h, linkToParent, say, table, tile } from "./dom.js";
 import * as format from "./format.js";
+import { DROPS, delays, dropped, way } from "./queues.js";
 import { rates } from "./rates.js";
 
 const POINTS = 600;
@@ -12,40 +13,11 @@ const RECORD_EVERY = 5;
 const RECENT = 5;
 /** Polls that the histogram of the last minute looks back. */
 const MINUTE = 60;
-const DROPS = [["AQM, ECN-capable", "dropped_ect", "drop-overload"], ["AQM, Not-ECT", "dropped_not_ect", "drop-aqm"], ["tail", "dropped_tail", "drop-tail"], ["pool", "dropped_pool", "drop-pool"], ["other", "dropped_other", "drop-link"]];
-
 let direction = "down";
 
-const dropped = (queue) => DROPS.reduce((sum, [, name]) => sum + queue[name], 0);
-
-/** What happened in a queue between two answers `seconds` apart. */
-function between(before, after, seconds) {
-  const grown = (name) => Math.max(after[name] - before[name], 0);
-  const counts = after.delay_us.count.map((count, bin) => Math.max(count - (before.delay_us.count[bin] ?? 0), 0));
-  const sent = grown("forwarded");
-  return {
-    packets: sent / seconds,
-    bytes: grown("forwarded_bytes") / seconds,
-    marked: sent ? Math.min(grown("marked") / sent, 1) : 0,
-    drops: Object.fromEntries(DROPS.map(([, name]) => [name, grown(name) / seconds])),
-    p50: quantile(after.delay_us.le, counts, 0.5),
-    p99: quantile(after.delay_us.le, counts, 0.99),
-    counts,
-  };
-}
-
-/** Both queues, and the rate with the overhead that the shaper counts. */
-function way(before, after, seconds, overhead) {
-  const [l4s, classic] = ["l4s", "classic"].map((queue) => between(before[queue], after[queue], seconds));
-  const packets = l4s.packets + classic.packets;
-  const drops = Object.fromEntries(DROPS.map(([, name]) => [name, l4s.drops[name] + classic.drops[name]]));
-  return { l4s, classic, packets, drops, shaped: 8 * (l4s.bytes + classic.bytes + overhead * packets) };
-}
-
 function charts() {
-  const delays = [["L4S p99", "l4s"], ["L4S p50", "l4s", true], ["Classic p99", "classic"], ["Classic p50", "classic", true]];
   return {
-    delay: chart("Queue delay", delays.map(([label, colour, faint]) => ({ label, colour, faint })), { format: format.micros, log: true, id: "chart-delay" }),
+    delay: delays("Queue delay"),
     rate: chart("Rate", [{ label: "Sent", colour: "down", fill: true }, { label: "Configured", colour: "muted", dash: true }], { format: format.bps, note: "with the overhead that is shaped", id: "chart-rate" }),
     marks: chart("Packets marked CE", [{ label: "L4S", colour: "l4s" }, { label: "Classic", colour: "classic" }, { label: "p′", colour: "muted", dash: true }], { format: format.percent, id: "chart-marks" }),
     drops: chart("Drops", DROPS.map(([label, , colour]) => ({ label, colour })), { format: format.perSecond, id: "chart-drops", sparse: true }),

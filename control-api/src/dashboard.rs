@@ -40,7 +40,7 @@ macro_rules! file {
 const PAGE: File = file!("index.html", HTML);
 
 /// Everything under `/assets`.
-const FILES: [File; 15] = [
+const FILES: [File; 16] = [
     file!("app.js", SCRIPT),
     file!("api.js", SCRIPT),
     file!("charts.js", SCRIPT),
@@ -48,6 +48,7 @@ const FILES: [File; 15] = [
     file!("format.js", SCRIPT),
     file!("overview.js", SCRIPT),
     file!("parents.js", SCRIPT),
+    file!("queues.js", SCRIPT),
     file!("rates.js", SCRIPT),
     file!("store.js", SCRIPT),
     file!("subscriber.js", SCRIPT),

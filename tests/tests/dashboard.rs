@@ -369,7 +369,11 @@ fn aggregates_are_shown(browser: &Browser, network: &Direct) -> Result<()> {
     ensure!((0.5..0.95).contains(&clock), "the clock runs at {clock}");
     browser.until("document.querySelector('#below-subscribers tbody a')?.textContent === 'mixed-42'")?;
     browser.until("document.querySelectorAll('#below-subscribers tbody a').length === 2")?;
-    ensure!(browser.value("document.querySelectorAll('.chart canvas').length")? == 3, "charts");
+    ensure!(browser.value("document.querySelectorAll('.chart canvas').length")? == 4, "charts");
+    // its two subscribers' queues in sum, which wait for its rate
+    browser.until("document.querySelector('#tile-drops .below').textContent === 'of 2 subscribers below'")?;
+    browser.until("/^p50 .*packets/.test(document.querySelector('#tile-l4s .below').textContent)")?;
+    browser.until("/[mµ]s$/.test(document.querySelector('#tile-classic .value').textContent)")?;
     looks_right(browser, "parent")?;
     // another rate, and then the site's page by its link
     tab_to(browser, "#down_bps")?;
