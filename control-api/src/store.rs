@@ -121,7 +121,11 @@ pub struct Store {
 impl Store {
     /// Opens the store and makes it if it is missing.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
+        let emptied = path.metadata().is_ok_and(|file| file.len() == 0) && lock_path(path).exists();
         let lock = lock(path)?;
+        if emptied {
+            tracing::warn!(store = %path.display(), "the store was used before and is empty: it begins anew, without records");
+        }
         let connection = connect(path).map_err(|error| explain(path, &error))?;
         prepare(path, &connection)?;
         sync_folder(path);
@@ -265,14 +269,20 @@ fn lock(path: &Path) -> Result<File, StoreError> {
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         fs::create_dir_all(folder).map_err(unwritable)?;
     }
-    let mut name = path.as_os_str().to_owned();
-    name.push(".lock");
-    let file = File::options().create(true).truncate(false).write(true).open(name).map_err(unwritable)?;
+    let file = File::options().create(true).truncate(false).write(true).open(lock_path(path));
+    let file = file.map_err(unwritable)?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(StoreError::Locked { path: path.to_owned() }),
         Err(TryLockError::Error(error)) => Err(unwritable(error)),
     }
+}
+
+/// What is locked: it stays beside the store once it was opened.
+fn lock_path(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".lock");
+    name.into()
 }
 
 /// The name of a new file is only on disk once its folder is.
@@ -329,7 +339,15 @@ fn prepare(path: &Path, connection: &Connection) -> Result<(), StoreError> {
 fn explain(path: &Path, error: &rusqlite::Error) -> StoreError {
     let path = path.to_owned();
     let reason = error.to_string();
+    // what SQLite reads without complaint, but is not what was written
+    let garbled = matches!(
+        error,
+        rusqlite::Error::InvalidColumnType(..)
+            | rusqlite::Error::FromSqlConversionFailure(..)
+            | rusqlite::Error::Utf8Error(..)
+    );
     match error.sqlite_error_code() {
+        _ if garbled => StoreError::Corrupt { path, reason },
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StoreError::Locked { path },
         Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => StoreError::Corrupt { path, reason },
         Some(

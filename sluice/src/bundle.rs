@@ -187,7 +187,8 @@ fn journal(unit: &str) -> Result<String> {
 fn write(out: &Path, members: Vec<Member>) -> Result<()> {
     let shown = out.display();
     let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(out);
-    let file = file.with_context(|| format!("{shown} cannot be written"))?;
+    let why = if out.exists() { "is there already: name another file" } else { "cannot be written" };
+    let file = file.with_context(|| format!("{shown} {why}"))?;
     let mut archive = Builder::new(GzEncoder::new(file, Compression::default()));
     let mut manifest =
         "What is in it, and what could not be had. Left out on purpose: token and key files, records of \

@@ -58,6 +58,8 @@ const LEGACY: Layout = Layout {
 };
 /// Numbers of fields that rows of the known layouts have.
 const FIELDS: [usize; 3] = [13, 15, 16];
+/// Where rows of 15 and 16 have their comment.
+const COMMENT: usize = 14;
 
 /// Names of the columns in messages.
 const ID: &str = "Circuit ID";
@@ -191,6 +193,15 @@ impl Table {
         };
         let before = gather.problems.len();
         let cell = |at: usize| row.get(at).unwrap_or_default();
+        if let Some((_, header)) = self.header.filter(|(_, fields)| *fields == 15 && row.len() == 16)
+            && number(cell(COMMENT))
+        {
+            let message = format!(
+                "\"{}\" is a number where the header, of {header} columns, has a comment, and the row has a field more: a decimal comma wants quotes",
+                cell(COMMENT)
+            );
+            return gather.fail(line, "Comment", message);
+        }
         let circuit = read_row(&layout, row, line, gather);
         if gather.problems.len() == before {
             self.with_min += usize::from(layout.min.iter().flatten().any(|at| !cell(*at).is_empty()));
@@ -200,7 +211,8 @@ impl Table {
         }
     }
 
-    /// The first layout the row fits; if none, the one its number of fields stands for.
+    /// Of the layouts with so many fields the first that the row fits, or else the first. A field too many or too few is
+    /// a decimal comma as a rule, after which the rates would be others.
     fn layout(&mut self, row: &::csv::StringRecord) -> Option<Layout> {
         let by_header = self.header.filter(|(_, fields)| *fields == row.len()).map(|(layout, _)| layout);
         let by_count = match row.len() {
@@ -208,9 +220,9 @@ impl Table {
             count if FIELDS.contains(&count) => Some(CURRENT),
             _ => None,
         };
-        let rest = [self.header.map(|(layout, _)| layout), Some(CURRENT), Some(LEGACY)];
         let likely = by_header.or(by_count);
-        let fitting = likely.into_iter().chain(rest.into_iter().flatten()).find(|layout| fits(layout, row));
+        let padded = is_padded_legacy(row).then_some(LEGACY);
+        let fitting = by_header.into_iter().chain(by_count).chain(padded).find(|layout| fits(layout, row));
         if let (Some(fitting), Some((header, _))) = (fitting, self.header) {
             self.off_header += usize::from((fitting.ipv4, fitting.max) != (header.ipv4, header.max));
         }
@@ -309,6 +321,11 @@ impl Table {
 /// A number and what it counts.
 pub(super) fn counted(count: usize, one: &str, more: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { more })
+}
+
+/// Whether a row may be one of 13 fields that was padded to a wider header.
+fn is_padded_legacy(row: &::csv::StringRecord) -> bool {
+    row.len() > 13 && row.iter().skip(13).all(str::is_empty) && !row.get(12).is_some_and(number)
 }
 
 /// Whether addresses and rates are where `layout` has them.

@@ -94,6 +94,28 @@ fn older_rows_padded_to_the_width_of_the_header_are_found_by_their_addresses() {
 }
 
 #[test]
+fn a_decimal_comma_without_quotes_shifts_no_rate() {
+    let header = "Circuit ID,Circuit Name,Device ID,Device Name,Parent Node,Parent Node ID,Anchor Node ID,MAC,IPv4,IPv6,\
+                  Download Min Mbps,Upload Min Mbps,Download Max Mbps,Upload Max Mbps,Comment\n";
+    let legacy = "Circuit ID,Circuit Name,Device ID,Device Name,Parent Node,MAC,IPv4,IPv6,Download Min Mbps,\
+                  Upload Min Mbps,Download Max Mbps,Upload Max Mbps,Comment\n";
+    let number = |n| {
+        format!(
+            "2: Comment: \"{n}\" is a number where the header, of 15 columns, has a comment, and the row has a field more: a decimal comma wants quotes"
+        )
+    };
+    let fields = |n| format!("2: has {n} fields; rows have 13, 15 or 16");
+    for (head, row, problem) in [
+        (header, "1,n,1,d,,,,,10.0.0.1,,0,5,1,100,20,", number(20)),
+        (header, "1,n,1,d,,,,,10.0.0.1,,1,1,2,5,10,", number(10)),
+        (header, "1,n,1,d,,,,,10.0.0.1,,1,1,10,5,10,5,", fields(17)),
+        (legacy, "1,n,1,d,,,10.0.0.1,,1,1,1,5,10,", fields(14)),
+    ] {
+        assert_eq!(bad(format!("{head}{row}\n").as_bytes()), [problem], "{row}");
+    }
+}
+
+#[test]
 fn a_header_in_another_order_and_without_units_is_followed() {
     let text = "\u{feff}circuit id,IPv6,IPv4,Upload Max,Download Max\nA 1,,10.0.0.1,1.5,2.25\n";
     assert_eq!(summary(&good(text.as_bytes())), [line("A 1", 2_250_000, 1_500_000, "10.0.0.1/32")]);

@@ -17,7 +17,11 @@ pub(super) fn text(report: &Value, direction: &str, configured: usize) -> String
         number(report.get("packets_in")),
         number(report.get("packets_out"))
     );
-    let unmatched = unmatched(report);
+    let [unmatched, control] = nobodys(report);
+    if control > 0 {
+        // writing to a String does not fail
+        let _ = writeln!(text, "{control} control packets (ARP, PPPoE discovery, ..), which are nobody's");
+    }
     if unmatched > 0 {
         let none = if configured == 0 {
             ": the configuration names none (records of a running shaper are in its store, not there)"
@@ -37,11 +41,14 @@ pub(super) fn text(report: &Value, direction: &str, configured: usize) -> String
     text
 }
 
-/// Control packets (ARP, ..) are nobody's by nature.
-fn unmatched(report: &Value) -> u64 {
-    let counts = report.get("unclassified").and_then(Value::as_object).into_iter().flatten();
-    let control = |kind: &str| kind == "control" || Control::ALL.iter().any(|what| what.label() == kind);
-    counts.filter(|(kind, _)| !control(kind)).map(|(_, count)| number(Some(count))).sum()
+/// Packets that matched no subscriber, and control packets, which are nobody's by nature.
+fn nobodys(report: &Value) -> [u64; 2] {
+    let mut sums = [0; 2];
+    for (kind, count) in report.get("unclassified").and_then(Value::as_object).into_iter().flatten() {
+        let control = kind == "control" || Control::ALL.iter().any(|what| what.label() == kind);
+        sums[usize::from(control)] += number(Some(count));
+    }
+    sums
 }
 
 /// Packets that came, and the cells of the line.

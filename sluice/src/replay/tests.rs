@@ -290,6 +290,8 @@ fn captures_of_real_gear_pass_through_unchanged() {
         let records = capture(name);
         let outcome = down("", &records);
         assert_eq!(outcome.report["unclassified"], kinds, "{name}");
+        let text = summary::text(&outcome.report, "down", 0);
+        assert!(text.contains(&format!("\n{} control packets", records.len())), "{name}: {text}");
         let passed: Vec<_> = outcome.out.iter().map(|(at, data, _)| (*at, data)).collect();
         let came: Vec<_> = records.iter().map(|record| (record.at, &record.data)).collect();
         assert_eq!(passed, came, "{name}");
